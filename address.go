@@ -6,6 +6,7 @@ package ginnel
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,7 +20,7 @@ type Address string
 // may have; the port may be 0 (chosen by the system) only with listen.
 func ParseAddress(text string, listen bool, schemes ...string) (Address, error) {
 	scheme, rest, found := strings.Cut(text, ":")
-	if !found || !contains(schemes, scheme) {
+	if !found || !slices.Contains(schemes, scheme) {
 		return "", fmt.Errorf("address %q: want %s:HOST:PORT", text, strings.Join(schemes, ": or "))
 	}
 	host, port, err := splitHostPort(rest)
@@ -93,13 +94,4 @@ func checkHost(host string) error {
 		return fmt.Errorf("%q is not an IPv4 address", host)
 	}
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }

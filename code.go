@@ -5,6 +5,7 @@ package ginnel
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -193,12 +194,9 @@ func (e *DialError) Is(target error) bool {
 
 // Timeout reports whether the cause was a deadline, as net.Error asks.
 func (e *DialError) Timeout() bool {
-	switch e.Code {
-	case DeadlineExceeded, RouterResponseTimeout, RouterErrDialTimedOut, ResumeTimeout, IdleTimeout:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]Code{
+		DeadlineExceeded, RouterResponseTimeout, RouterErrDialTimedOut, ResumeTimeout, IdleTimeout,
+	}, e.Code)
 }
 
 // Temporary reports false; it makes a DialError a net.Error.

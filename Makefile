@@ -1,0 +1,52 @@
+# Ginnel. `make demo` shows it, `make test` proves it.
+
+GO    ?= go
+# Sample runs with expected results, kept outside this repository.
+CASES ?= ../shared/cases
+
+# Tests that make network namespaces and firewall rules run for root only.
+ifeq ($(shell id -u),0)
+TAGS := -tags e2e
+NOTE := root: the tests tagged e2e run too
+else
+NOTE := skipped: the tests tagged e2e (network namespaces, nftables), which need root
+endif
+
+# The one binary.
+.PHONY: build
+build:
+	$(GO) build -o bin/ginnel ./cmd/ginnel
+
+# A whole network in one process. With ONCE=1 it ends after the download.
+.PHONY: demo
+demo: build
+	./bin/ginnel demo $(if $(ONCE),--once)
+
+# Everything that must hold, with the race detector; then the cases.
+.PHONY: test
+test: build
+	@echo '$(NOTE)'
+	$(GO) vet $(TAGS) ./...
+	$(GO) test $(TAGS) -race -shuffle=on ./...
+	@$(MAKE) --no-print-directory cases
+
+# The sample runs through their checkers.
+.PHONY: cases
+cases: build
+	@if ! test -d $(CASES); then echo 'skipped: the cases: there is no $(CASES)'; \
+	elif ! command -v python3 >/dev/null; then echo 'skipped: the cases: their checkers need python3'; \
+	else \
+		$(CASES)/check-replay ./bin/ginnel $(CASES)/dialer/*.jsonl && \
+		$(CASES)/check-path ./bin/ginnel $(CASES)/path/*.json; \
+	fi
+
+# The linter is built on first use, which takes minutes.
+.PHONY: lint
+lint:
+	$(GO) tool -modfile=tools/go.mod golangci-lint run --build-tags e2e ./...
+
+# Code made from protobuf files; needs protoc. It is committed.
+.PHONY: generate
+generate:
+	$(GO) build -modfile=tools/go.mod -o bin/protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go
+	PATH="$(CURDIR)/bin:$$PATH" $(GO) generate ./...
