@@ -103,3 +103,20 @@ func TestArchitectureNamesEveryLayer(t *testing.T) {
 		}
 	}
 }
+
+func TestDecisionsAreListed(t *testing.T) {
+	dir := filepath.Join(root, "docs/design")
+	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions, err := filepath.Glob(filepath.Join(dir, "[0-9]*.md"))
+	if err != nil || len(decisions) == 0 {
+		t.Fatalf("no decisions in %s: %v", dir, err)
+	}
+	for _, decision := range decisions {
+		if name := filepath.Base(decision); !bytes.Contains(index, []byte("("+name+")")) {
+			t.Errorf("docs/design/README.md does not list %s", name)
+		}
+	}
+}
