@@ -50,6 +50,14 @@ func withHint(err error, hints ...string) error {
 	return hintError{err, hints}
 }
 
+// isUsage reports whether err means wrong use: the command says so, or it was
+// found before the command ran.
+func isUsage(err error) bool {
+	_, usage := errors.AsType[usageError](err)
+	_, ran := errors.AsType[runError](err)
+	return usage || !ran
+}
+
 // exitError ends the program with a status and without a word: what there is
 // to say has been said, by a script for one.
 type exitError struct{ code int }
@@ -68,8 +76,7 @@ func (r reporter) report(ctx context.Context, err error) int {
 		return exit.code
 	}
 	status := exitFailed
-	_, usage := errors.AsType[usageError](err)
-	if _, ran := errors.AsType[runError](err); usage || !ran {
+	if isUsage(err) {
 		status = exitUsage
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {

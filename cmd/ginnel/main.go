@@ -41,5 +41,5 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return 0
 	}
 	r := reporter{stdout: stdout, stderr: stderr, json: jsonAsked(cmd, args)}
-	return r.report(ctx, err)
+	return r.report(ctx, hintUse(cmd, err))
 }

@@ -46,6 +46,9 @@ func finish(cmd *cobra.Command) {
 		cmd.RunE = needVerb
 	}
 	if inner := cmd.RunE; inner != nil {
+		if cmd.Args == nil {
+			cmd.Args = cobra.NoArgs // cobra would take anything
+		}
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if err := inner(cmd, args); err != nil {
 				return runError{err}
@@ -92,6 +95,15 @@ func verbs(cmd *cobra.Command) []string {
 		}
 	}
 	return names
+}
+
+// hintUse adds to an error of wrong use how the command is used, where the error
+// has no better advice.
+func hintUse(cmd *cobra.Command, err error) error {
+	if !isUsage(err) || len(hintsOf(err)) > 0 {
+		return err
+	}
+	return withHint(err, "usage: "+cmd.UseLine())
 }
 
 // flagError reports a wrong flag; behind an unknown verb it is the verb that
