@@ -1,0 +1,181 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/ginnel/ginnel"
+)
+
+// Paths of the API, before an id.
+const (
+	pathStatus      = "/v1/status"
+	pathRouters     = "/v1/routers"
+	pathIdentities  = "/v1/identities"
+	pathServices    = "/v1/services"
+	pathTerminators = "/v1/terminators"
+	pathPolicies    = "/v1/policies"
+	pathLinks       = "/v1/links"
+	pathCircuits    = "/v1/circuits"
+	pathDialer      = "/v1/dialer"
+)
+
+// maxBody bounds what a request may carry.
+const maxBody = 1 << 20
+
+// New gives the handler that serves b.
+func New(b Backend, software string) http.Handler {
+	mux := http.NewServeMux()
+	config := huma.DefaultConfig("Ginnel", software)
+	config.DocsPath = "" // its page would load scripts from elsewhere
+	config.CreateHooks = nil
+	a := humago.New(mux, config)
+	huma.Register(a, huma.Operation{OperationID: "status", Method: http.MethodGet, Path: pathStatus},
+		func(ctx context.Context, _ *struct{}) (*reply[Status], error) {
+			return answer(b.Status(ctx))
+		})
+	register(a, "router", pathRouters, b.Routers)
+	register(a, "identity", pathIdentities, b.Identities)
+	register(a, "service", pathServices, b.Services)
+	register(a, "terminator", pathTerminators, b.Terminators)
+	register(a, "policy", pathPolicies, b.Policies)
+	register(a, "link", pathLinks, b.Links)
+	registerToken(a, b, ginnel.RoleRouter, pathRouters)
+	registerToken(a, b, ginnel.RoleIdentity, pathIdentities)
+	registerCircuits(a, b.Circuits)
+	registerDialer(a, b.Dialer)
+	return http.MaxBytesHandler(mux, maxBody)
+}
+
+// reply is a response with a body.
+type reply[T any] struct{ Body T }
+
+func answer[T any](v T, err error) (*reply[T], error) {
+	if err != nil {
+		return nil, documentOf(err)
+	}
+	return &reply[T]{Body: v}, nil
+}
+
+// byID is a request about one thing. Ids of links and terminators hold
+// slashes: clients escape them.
+type byID struct {
+	ID string `path:"id" maxLength:"512"`
+}
+
+// body is a request with a body.
+type body[T any] struct{ Body T }
+
+// change is a request with an id and a body.
+type change[T any] struct {
+	ID   string `path:"id" maxLength:"512"`
+	Body T
+}
+
+// register serves one collection, where there is one.
+func register[C, V any](a huma.API, noun, path string, c Collection[C, V]) {
+	if c == nil {
+		return
+	}
+	one := path + "/{id}"
+	huma.Register(a, huma.Operation{OperationID: "list-" + noun, Method: http.MethodGet, Path: path},
+		func(ctx context.Context, _ *struct{}) (*reply[[]V], error) {
+			return answer(c.List(ctx))
+		})
+	huma.Register(a, huma.Operation{OperationID: "show-" + noun, Method: http.MethodGet, Path: one},
+		func(ctx context.Context, in *byID) (*reply[V], error) {
+			return answer(c.Get(ctx, in.ID))
+		})
+	huma.Register(a, huma.Operation{OperationID: "create-" + noun, Method: http.MethodPost, Path: path, DefaultStatus: http.StatusCreated},
+		func(ctx context.Context, in *body[C]) (*reply[Created], error) {
+			return answer(c.Create(ctx, in.Body))
+		})
+	huma.Register(a, huma.Operation{OperationID: "update-" + noun, Method: http.MethodPut, Path: one},
+		func(ctx context.Context, in *change[C]) (*struct{}, error) {
+			return nil, documentOf(c.Update(ctx, in.ID, in.Body))
+		})
+	huma.Register(a, huma.Operation{OperationID: "delete-" + noun, Method: http.MethodDelete, Path: one},
+		func(ctx context.Context, in *byID) (*struct{}, error) {
+			return nil, documentOf(c.Delete(ctx, in.ID))
+		})
+}
+
+func registerToken(a huma.API, b Backend, role ginnel.Role, path string) {
+	if b.Token == nil {
+		return
+	}
+	huma.Register(a, huma.Operation{OperationID: "token-" + string(role), Method: http.MethodPost, Path: path + "/{id}/token"},
+		func(ctx context.Context, in *change[TokenCreate]) (*reply[Created], error) {
+			return answer(b.Token(ctx, role, in.ID, in.Body))
+		})
+}
+
+func registerCircuits(a huma.API, c Circuits) {
+	if c == nil {
+		return
+	}
+	huma.Register(a, huma.Operation{OperationID: "list-circuit", Method: http.MethodGet, Path: pathCircuits},
+		func(ctx context.Context, _ *struct{}) (*reply[[]Circuit], error) {
+			return answer(c.ListCircuits(ctx))
+		})
+	huma.Register(a, huma.Operation{OperationID: "show-circuit", Method: http.MethodGet, Path: pathCircuits + "/{id}"},
+		func(ctx context.Context, in *byID) (*reply[Circuit], error) {
+			return answer(c.GetCircuit(ctx, in.ID))
+		})
+	huma.Register(a, huma.Operation{OperationID: "delete-circuit", Method: http.MethodDelete, Path: pathCircuits + "/{id}"},
+		func(ctx context.Context, in *byID) (*struct{}, error) {
+			return nil, documentOf(c.DeleteCircuit(ctx, in.ID))
+		})
+}
+
+func registerDialer(a huma.API, d Dialer) {
+	if d == nil {
+		return
+	}
+	huma.Register(a, huma.Operation{OperationID: "dialer-list", Method: http.MethodGet, Path: pathDialer + "/routers"},
+		func(ctx context.Context, _ *struct{}) (*reply[[]Dial], error) {
+			return answer(d.ListDials(ctx))
+		})
+	huma.Register(a, huma.Operation{OperationID: "dialer-inspect", Method: http.MethodGet, Path: pathDialer + "/routers/{id}"},
+		func(ctx context.Context, in *byID) (*reply[Dial], error) {
+			return answer(d.InspectDial(ctx, ginnel.RouterID(in.ID)))
+		})
+	huma.Register(a, huma.Operation{OperationID: "dialer-redial", Method: http.MethodPost, Path: pathDialer + "/routers/{id}/redial"},
+		func(ctx context.Context, in *byID) (*struct{}, error) {
+			return nil, documentOf(d.Redial(ctx, ginnel.RouterID(in.ID)))
+		})
+	huma.Register(a, huma.Operation{OperationID: "dialer-validate", Method: http.MethodGet, Path: pathDialer + "/validate"},
+		func(ctx context.Context, _ *struct{}) (*reply[[]Dial], error) {
+			return answer(d.ValidateDials(ctx))
+		})
+	huma.Register(a, huma.Operation{OperationID: "dialer-watch", Method: http.MethodGet, Path: pathDialer + "/watch"},
+		func(context.Context, *struct{}) (*huma.StreamResponse, error) {
+			return &huma.StreamResponse{Body: func(hc huma.Context) { streamDials(hc, d) }}, nil
+		})
+}
+
+// streamDials writes one event a line, each at once, until the client leaves.
+func streamDials(hc huma.Context, d Dialer) {
+	hc.SetHeader("Content-Type", "application/jsonl")
+	w := hc.BodyWriter()
+	flush := func() {
+		if f, ok := w.(http.Flusher); ok {
+			f.Flush()
+		}
+	}
+	flush()
+	enc := json.NewEncoder(w)
+	for ev := range d.WatchDials(hc.Context()) {
+		if enc.Encode(ev) != nil {
+			return
+		}
+		flush()
+	}
+}
