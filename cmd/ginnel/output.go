@@ -44,8 +44,7 @@ func printList[T any](cmd *cobra.Command, items []T, columns []column[T]) error 
 			rows[i] = append(rows[i], c.cell(item))
 		}
 	}
-	printTable(cmd.OutOrStdout(), titles, rows)
-	return nil
+	return printTable(cmd.OutOrStdout(), titles, rows)
 }
 
 // printJSON writes v as one line of JSON.
@@ -67,7 +66,7 @@ func wantJSON(cmd *cobra.Command) bool {
 // printTable writes a table without lines: columns two spaces apart, the
 // titles bold where w takes colour. An empty cell shows as "-", so that columns
 // can be counted by programs that read text.
-func printTable(w io.Writer, titles []string, rows [][]string) {
+func printTable(w io.Writer, titles []string, rows [][]string) error {
 	t := table.NewWriter()
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
@@ -79,9 +78,19 @@ func printTable(w io.Writer, titles []string, rows [][]string) {
 	for _, row := range rows {
 		t.AppendRow(tableRow(row, false))
 	}
-	for line := range strings.Lines(t.Render() + "\n") {
-		fmt.Fprintf(w, "%s\n", strings.TrimRight(line, " \n"))
+	var out strings.Builder
+	for line := range strings.Lines(t.Render()) {
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
+	return writeText(w, out.String())
+}
+
+// writeText writes text as it stands.
+func writeText(w io.Writer, text string) error {
+	if _, err := io.WriteString(w, text); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
 }
 
 func tableRow(cells []string, bold bool) table.Row {

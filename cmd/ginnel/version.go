@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -28,8 +27,7 @@ func newVersionCmd() *cobra.Command {
 			if wantJSON(cmd) {
 				return printJSON(cmd, v)
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), v)
-			return err
+			return writeText(cmd.OutOrStdout(), v.String()+"\n")
 		},
 	}
 }
