@@ -1,0 +1,320 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// ErrFull is why a name gets no address: the range, or the number of names
+// under wildcards, is used up by names asked for lately.
+var ErrFull = errors.New("no synthetic address is free")
+
+// quarantine is how many TTLs an address rests before another name may get it.
+const quarantine = 10
+
+// Limits bound what Names remembers. Zero values stand for the defaults.
+type Limits struct {
+	TTL       time.Duration // life of an answer; 0: 10 s
+	MaxAsked  int           // names that no service names exactly; 0: 4096
+	IdleAfter time.Duration // age at which an unused one of those is forgotten; 0: 24 h
+}
+
+// WithDefaults gives l with the defaults filled in.
+func (l Limits) WithDefaults() Limits {
+	return Limits{
+		TTL:       cmp.Or(l.TTL, 10*time.Second),
+		MaxAsked:  cmp.Or(l.MaxAsked, 4096),
+		IdleAfter: cmp.Or(l.IdleAfter, 24*time.Hour),
+	}
+}
+
+// Binding is a name and its address, as kept over restarts.
+type Binding struct {
+	Name    string     `json:"name"`
+	Address netip.Addr `json:"address"`
+	// Used is when the name was last asked for or connected to, to the second.
+	Used time.Time `json:"used"`
+}
+
+// Names gives each host name one address of the range and remembers it.
+//
+//	state    | holds           | leaves by
+//	live     | address, used   | a new Table without it -> resting; unused and asked only -> resting
+//	resting  | address, free   | a new Table with it -> live; time reaches free and room is needed -> gone
+//
+// A name is live when the Table names it exactly or a wildcard matches it.
+//
+// Invariants: (1) no address has two names; (2) an address is given to
+// another name no sooner than ten TTLs after its last name was released and
+// eleven after that was last answered; (3) no name that is not named exactly
+// is added while those number MaxAsked or more; (4) the same calls give the same addresses.
+//
+// Names is not safe for concurrent use.
+type Names struct {
+	pool    netip.Prefix
+	limits  Limits
+	table   *Table
+	byName  map[string]*binding
+	byAddr  map[netip.Addr]*binding
+	asked   int       // bindings that the table does not name exactly
+	version uint64    // counts changes of which name has which address
+	sweep   time.Time // no sooner are the idle looked for again
+}
+
+type binding struct {
+	name  string
+	addr  netip.Addr
+	used  time.Time
+	free  time.Time // not before this may the address go to another name
+	since uint64    // version at which the name got the address
+}
+
+// NewNames gives Names over pool that remember kept. All kept addresses rest
+// at first: nobody knows when they were last answered. Bindings outside pool
+// or doubled are dropped.
+func NewNames(pool netip.Prefix, limits Limits, now time.Time, kept []Binding) (*Names, error) {
+	if !pool.IsValid() || !pool.Addr().Is4() || pool.Bits() > 30 {
+		return nil, fmt.Errorf("range %s: want an IPv4 prefix of at most 30 bits", pool)
+	}
+	table, err := NewTable(nil)
+	if err != nil {
+		return nil, err
+	}
+	n := &Names{
+		pool: pool.Masked(), limits: limits.WithDefaults(), table: table,
+		byName: make(map[string]*binding), byAddr: make(map[netip.Addr]*binding),
+	}
+	for _, k := range kept {
+		name, ok := Canonical(k.Name)
+		if !ok || !n.usable(k.Address) || n.byAddr[k.Address] != nil || n.byName[name] != nil {
+			continue
+		}
+		n.put(&binding{name: name, addr: k.Address, used: k.Used, free: now.Add(quarantine * n.limits.TTL)})
+	}
+	return n, nil
+}
+
+// SetTable replaces what is known. Names that are new in table get their
+// addresses now; names that are gone rest. The error joins ErrFull for every
+// name that got none.
+func (n *Names) SetTable(now time.Time, table *Table) error {
+	old := n.table
+	n.table = table
+	n.version++
+	n.asked = 0
+	for name, b := range n.byName {
+		if !table.Exact(name) {
+			n.asked++
+		}
+		if (old.Exact(name) || old.Matches(name)) && !n.live(name) {
+			b.free = later(b.free, now.Add(quarantine*n.limits.TTL))
+		}
+	}
+	var problems []error
+	for _, host := range table.Hosts() {
+		if _, err := n.take(now, host, true); err != nil {
+			problems = append(problems, fmt.Errorf("name %s: %w", host, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Table gives the table in force.
+func (n *Names) Table() *Table { return n.table }
+
+// TTL gives the life of an answer.
+func (n *Names) TTL() time.Duration { return n.limits.TTL }
+
+// Address gives the address of a canonical name and marks it used; a name
+// that only a wildcard matches gets one at its first question. The error is
+// ErrFull; ok is false when the name is not ours.
+func (n *Names) Address(now time.Time, name string) (addr netip.Addr, ok bool, err error) {
+	if !n.live(name) {
+		return netip.Addr{}, false, nil
+	}
+	b, err := n.take(now, name, n.table.Exact(name))
+	if err != nil {
+		return netip.Addr{}, true, err
+	}
+	n.use(now, b)
+	return b.addr, true, nil
+}
+
+// Name gives the live name of a synthetic address and marks it used.
+func (n *Names) Name(now time.Time, addr netip.Addr) (string, bool) {
+	b := n.byAddr[addr.Unmap()]
+	if b == nil || !n.live(b.name) {
+		return "", false
+	}
+	n.use(now, b)
+	return b.name, true
+}
+
+// Contains reports whether addr lies in the synthetic range.
+func (n *Names) Contains(addr netip.Addr) bool { return n.pool.Contains(addr.Unmap()) }
+
+// Live gives the live names and their addresses, sorted by name.
+func (n *Names) Live() []Binding {
+	return n.list(func(b *binding) bool { return n.live(b.name) })
+}
+
+// All gives every binding, resting ones included, sorted by name: what has to
+// be kept over a restart.
+func (n *Names) All() []Binding { return n.list(func(*binding) bool { return true }) }
+
+// Version counts changes: equal versions, equal table and addresses.
+func (n *Names) Version() uint64 { return n.version }
+
+// Since gives the version at which a canonical name got its address; 0 when it has none.
+func (n *Names) Since(name string) uint64 {
+	if b := n.byName[name]; b != nil {
+		return b.since
+	}
+	return 0
+}
+
+func (n *Names) list(want func(*binding) bool) []Binding {
+	var list []Binding
+	for _, b := range n.byName {
+		if want(b) {
+			list = append(list, Binding{Name: b.name, Address: b.addr, Used: b.used})
+		}
+	}
+	slices.SortFunc(list, func(a, b Binding) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (n *Names) live(name string) bool { return n.table.Exact(name) || n.table.Matches(name) }
+
+// use notes that a program may hold the address for another TTL.
+func (n *Names) use(now time.Time, b *binding) {
+	b.used = now
+	b.free = later(b.free, now.Add((1+quarantine)*n.limits.TTL))
+}
+
+// take gives the binding of name, a new one if need be.
+func (n *Names) take(now time.Time, name string, exact bool) (*binding, error) {
+	if b := n.byName[name]; b != nil {
+		return b, nil
+	}
+	if !exact {
+		n.forgetIdle(now)
+		for n.asked >= n.limits.MaxAsked {
+			if !n.forgetOldest(now) {
+				return nil, ErrFull
+			}
+		}
+	}
+	addr, ok := n.freeAddress(name)
+	for !ok && n.forgetOldest(now) {
+		addr, ok = n.freeAddress(name)
+	}
+	if !ok {
+		return nil, ErrFull
+	}
+	b := &binding{name: name, addr: addr, used: now}
+	n.put(b)
+	return b, nil
+}
+
+// freeAddress looks for an address without a name, beginning where the name's
+// hash points: so a lost state file costs few addresses.
+func (n *Names) freeAddress(name string) (netip.Addr, bool) {
+	size := uint64(1) << (32 - n.pool.Bits())
+	if uint64(len(n.byAddr)) >= size {
+		return netip.Addr{}, false
+	}
+	hash := fnv.New64a()
+	hash.Write([]byte(name))
+	base := binary.BigEndian.Uint32(n.pool.Addr().AsSlice())
+	start := hash.Sum64() % size
+	for i := range size {
+		var raw [4]byte
+		binary.BigEndian.PutUint32(raw[:], base+uint32((start+i)%size))
+		addr := netip.AddrFrom4(raw)
+		if n.usable(addr) && n.byAddr[addr] == nil {
+			return addr, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// usable reports whether a name may have addr: not the first or last of the
+// range, which is where networks have their own address and broadcast, and
+// not the first after them, which stays free for the tunneler itself.
+func (n *Names) usable(addr netip.Addr) bool {
+	if !addr.Is4() || !n.pool.Contains(addr) || !n.pool.Contains(addr.Next()) {
+		return false
+	}
+	return addr != n.pool.Addr() && addr != n.Own()
+}
+
+// Own gives the address of the range that no name ever gets.
+func (n *Names) Own() netip.Addr { return n.pool.Addr().Next() }
+
+// forgetIdle forgets the names that no service names exactly and nobody has
+// used for long.
+func (n *Names) forgetIdle(now time.Time) {
+	if now.Before(n.sweep) {
+		return
+	}
+	n.sweep = now.Add(n.limits.TTL)
+	for name, b := range n.byName {
+		if !n.table.Exact(name) && now.Sub(b.used) > n.limits.IdleAfter && !b.free.After(now) {
+			n.drop(b)
+		}
+	}
+}
+
+// forgetOldest forgets the name longest unused of those whose rest is over.
+func (n *Names) forgetOldest(now time.Time) bool {
+	var oldest *binding
+	for name, b := range n.byName {
+		if n.table.Exact(name) || b.free.After(now) {
+			continue
+		}
+		if oldest == nil || cmp.Or(b.used.Compare(oldest.used), cmp.Compare(b.name, oldest.name)) < 0 {
+			oldest = b
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	n.drop(oldest)
+	return true
+}
+
+func (n *Names) put(b *binding) {
+	n.byName[b.name] = b
+	n.byAddr[b.addr] = b
+	if !n.table.Exact(b.name) {
+		n.asked++
+	}
+	n.version++
+	b.since = n.version
+}
+
+func (n *Names) drop(b *binding) {
+	delete(n.byName, b.name)
+	delete(n.byAddr, b.addr)
+	if !n.table.Exact(b.name) {
+		n.asked--
+	}
+	n.version++
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,221 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	// forwardLimit is the time in which a forwarded question has its answer,
+	// SERVFAIL if no upstream gave one: below the 2 s promised.
+	forwardLimit = 1800 * time.Millisecond
+	// hedge is how long one upstream is waited for before the next is asked as well.
+	hedge = 250 * time.Millisecond
+	// readBuffer takes any UDP answer of an upstream that ignores the payload size asked for.
+	readBuffer = 16 << 10
+)
+
+// errBusy is why a question is not forwarded: too many are already.
+var errBusy = errors.New("too many questions outstanding at the upstreams")
+
+// forwarder asks upstream servers. It is safe for concurrent use.
+type forwarder struct {
+	upstreams []netip.AddrPort
+	slots     chan struct{} // one per outstanding question
+	buffers   sync.Pool
+
+	mu     sync.Mutex
+	health *health // guarded by mu
+}
+
+func newForwarder(upstreams []netip.AddrPort, outstanding int) *forwarder {
+	return &forwarder{
+		upstreams: upstreams,
+		slots:     make(chan struct{}, outstanding),
+		buffers:   sync.Pool{New: func() any { b := make([]byte, readBuffer); return &b }},
+		health:    newHealth(len(upstreams)),
+	}
+}
+
+// outcome is what one upstream said.
+type outcome struct {
+	upstream int
+	answer   *dns.Msg
+	err      error
+}
+
+// ask gives the best answer to query: the first that is NOERROR or NXDOMAIN,
+// else the last other one. Upstreams are asked one after the other, the next
+// as soon as one fails or has been silent for a while.
+func (f *forwarder) ask(ctx context.Context, query *dns.Msg, tcp bool) (*dns.Msg, error) {
+	select {
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
+	default:
+		return nil, errBusy
+	}
+	ctx, cancel := context.WithTimeout(ctx, forwardLimit)
+	r := &round{f: f, waiting: f.order(), running: make(map[int]time.Time)}
+	r.outcomes = make(chan outcome, len(r.waiting))
+	defer r.asked.Wait()
+	defer cancel()
+
+	r.askNext(ctx, query, tcp)
+	timer := time.NewTimer(hedge)
+	defer timer.Stop()
+	for len(r.running) > 0 {
+		select {
+		case <-timer.C:
+			r.askNext(ctx, query, tcp)
+			timer.Reset(hedge)
+		case o := <-r.outcomes:
+			if r.take(o) {
+				return o.answer, nil
+			}
+			r.askNext(ctx, query, tcp)
+		}
+	}
+	if r.second != nil {
+		return r.second, nil
+	}
+	return nil, errors.Join(r.problems...)
+}
+
+// round is one question on its way through the upstreams.
+type round struct {
+	f        *forwarder
+	waiting  []int             // not asked yet, the best first
+	running  map[int]time.Time // asked, and since when
+	asked    sync.WaitGroup
+	outcomes chan outcome // has room for all, so nobody who was asked blocks
+	second   *dns.Msg     // an answer that another upstream may better
+	problems []error
+}
+
+func (r *round) askNext(ctx context.Context, query *dns.Msg, tcp bool) {
+	if len(r.waiting) == 0 {
+		return
+	}
+	upstream := r.waiting[0]
+	r.waiting = r.waiting[1:]
+	r.running[upstream] = time.Now()
+	r.asked.Go(func() {
+		answer, err := r.f.exchange(ctx, r.f.upstreams[upstream], query, tcp)
+		r.outcomes <- outcome{upstream, answer, err}
+	})
+}
+
+// take notes what one upstream said and reports whether that is the answer.
+func (r *round) take(o outcome) bool {
+	delete(r.running, o.upstream)
+	h, now := r.f.health, time.Now()
+	r.f.mu.Lock()
+	defer r.f.mu.Unlock()
+	if o.err != nil {
+		h.failed(now, o.upstream)
+		r.problems = append(r.problems, fmt.Errorf("upstream %s: %w", r.f.upstreams[o.upstream], o.err))
+		return false
+	}
+	h.answered(o.upstream)
+	if o.answer.Rcode != dns.RcodeSuccess && o.answer.Rcode != dns.RcodeNameError {
+		r.second = o.answer
+		return false
+	}
+	for silent, since := range r.running {
+		if now.Sub(since) >= hedge { // asked long before, overtaken by another
+			h.failed(now, silent)
+		}
+	}
+	return true
+}
+
+func (f *forwarder) order() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.health.order(time.Now())
+}
+
+// exchange asks one upstream, by UDP first and by TCP when that answer is
+// truncated and the asker came by TCP.
+func (f *forwarder) exchange(ctx context.Context, upstream netip.AddrPort, query *dns.Msg, tcp bool) (*dns.Msg, error) {
+	answer, err := f.exchangeOver(ctx, "udp", upstream, query)
+	if err != nil || !answer.Truncated || !tcp {
+		return answer, err
+	}
+	return f.exchangeOver(ctx, "tcp", upstream, query)
+}
+
+// exchangeOver asks over a new socket, so that the system draws a new port,
+// under a new id: who forges an answer has to guess both.
+func (f *forwarder) exchangeOver(ctx context.Context, network string, upstream netip.AddrPort, query *dns.Msg) (*dns.Msg, error) {
+	question := new(dns.Msg)
+	question.SetQuestion(query.Question[0].Name, query.Question[0].Qtype) // draws the id
+	question.Question[0].Qclass = query.Question[0].Qclass
+	question.CheckingDisabled = query.CheckingDisabled
+	opt := query.IsEdns0()
+	question.SetEdns0(payload, opt != nil && opt.Do())
+
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, network, upstream.String())
+	if err != nil {
+		return nil, err
+	}
+	// Cancelling closes the socket, which ends a read at once.
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer func() {
+		if stop() {
+			_ = conn.Close()
+		}
+	}()
+	buffer, _ := f.buffers.Get().(*[]byte)
+	defer f.buffers.Put(buffer)
+	wire := &dns.Conn{Conn: conn}
+	if err := wire.WriteMsg(question); err != nil {
+		return nil, err
+	}
+	for {
+		answer, err := readAnswer(wire, network, *buffer)
+		if err != nil {
+			return nil, err
+		}
+		if answer != nil && matches(question, answer) {
+			return answer, nil
+		}
+	}
+}
+
+// readAnswer reads one message; it is nil when the bytes are none.
+func readAnswer(conn *dns.Conn, network string, buffer []byte) (*dns.Msg, error) {
+	if network == "tcp" {
+		return conn.ReadMsg()
+	}
+	count, err := conn.Read(buffer)
+	if err != nil {
+		return nil, err
+	}
+	answer := new(dns.Msg)
+	if err := answer.Unpack(buffer[:count]); err != nil {
+		return nil, nil // noise on the socket, not the upstream's answer
+	}
+	return answer, nil
+}
+
+// matches reports whether answer is one to question (RFC 5452 section 9.1).
+func matches(question, answer *dns.Msg) bool {
+	if !answer.Response || answer.Id != question.Id || len(answer.Question) != 1 {
+		return false
+	}
+	a, q := answer.Question[0], question.Question[0]
+	return a.Qtype == q.Qtype && a.Qclass == q.Qclass && strings.EqualFold(a.Name, q.Name)
+}
