@@ -1,0 +1,290 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"pgregory.net/rapid"
+)
+
+var epoch = time.Unix(1_000_000, 0)
+
+func service(id string, ports string, addresses ...string) Service {
+	return Service{ID: ginnel.ServiceID(id), Intercept: ginnel.Intercept{Addresses: addresses, Ports: []string{ports}}}
+}
+
+func mustTable(t testing.TB, services ...Service) *Table {
+	t.Helper()
+	table, err := NewTable(services)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func mustNames(t testing.TB, pool string, limits Limits, kept ...Binding) *Names {
+	t.Helper()
+	names, err := NewNames(netip.MustParsePrefix(pool), limits, epoch, kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func set(t testing.TB, n *Names, now time.Time, services ...Service) {
+	t.Helper()
+	if err := n.SetTable(now, mustTable(t, services...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustAddress(t testing.TB, n *Names, now time.Time, name string) netip.Addr {
+	t.Helper()
+	addr, ok, err := n.Address(now, name)
+	if !ok || err != nil {
+		t.Fatalf("address of %s: ok %v, err %v", name, ok, err)
+	}
+	return addr
+}
+
+func TestTable_Find(t *testing.T) {
+	table := mustTable(t,
+		service("any", "1-65535", "*.cla.internal"),
+		service("tnas", "443", "tnas.cla.internal"),
+		service("deep", "22", "*.lab.cla.internal"),
+		service("b-web", "80", "web.internal"),
+		service("a-web", "80", "web.internal"),
+		service("range", "8000-8010", "web.internal"),
+		service("one", "8005", "WEB.internal."),
+		service("literal", "53", "192.0.2.1"),
+		Service{"udp", ginnel.Intercept{Addresses: []string{"web.internal"}, Ports: []string{"53"}, Protocols: []string{"udp"}}},
+	)
+	for _, test := range []struct {
+		name     string
+		port     uint16
+		protocol string
+		want     ginnel.ServiceID
+	}{
+		{"x.cla.internal", 1, "tcp", "any"},
+		{"a.b.cla.internal", 65535, "tcp", "any"},
+		{"cla.internal", 443, "tcp", ""},
+		{"xcla.internal", 443, "tcp", ""},
+		{"tnas.cla.internal", 443, "tcp", "tnas"},
+		{"tnas.cla.internal", 80, "tcp", "any"},
+		{"x.lab.cla.internal", 22, "tcp", "deep"},
+		{"x.lab.cla.internal", 23, "tcp", "any"},
+		{"web.internal", 80, "tcp", "a-web"},
+		{"WEB.Internal.", 8001, "tcp", "range"},
+		{"web.internal", 8005, "tcp", "one"},
+		{"web.internal", 53, "udp", "udp"},
+		{"web.internal", 53, "tcp", ""},
+		{"192.0.2.1", 53, "tcp", "literal"},
+		{"192.0.2.2", 53, "tcp", ""},
+		{"", 53, "tcp", ""},
+		{"a..b", 53, "tcp", ""},
+	} {
+		if got, _ := table.Find(test.name, test.port, test.protocol); got != test.want {
+			t.Errorf("Find(%q, %d, %s): got %q, want %q", test.name, test.port, test.protocol, got, test.want)
+		}
+	}
+}
+
+func TestTable_BadServicesAreNamedAndLeftOut(t *testing.T) {
+	for _, bad := range []Service{
+		service("bad", "0", "x.internal"), service("bad", "9-8", "x.internal"), service("bad", "a", "x.internal"),
+		service("bad", "65536", "x.internal"), service("bad", "1", "*"), service("bad", "1", "*."),
+		service("bad", "1", "a b"), service("bad", "1", "*.*.x"),
+		{"bad", ginnel.Intercept{Addresses: []string{"x.internal"}, Ports: []string{"1"}, Protocols: []string{"sctp"}}},
+	} {
+		table, err := NewTable([]Service{bad, service("good", "1", "good.internal")})
+		if err == nil {
+			t.Errorf("%+v: no error", bad)
+		}
+		if _, ok := table.Find("good.internal", 1, "tcp"); !ok || table.Exact("x.internal") {
+			t.Errorf("%+v: the good one is gone or the bad one is there", bad)
+		}
+	}
+}
+
+func TestL82_OneAddressWhateverTheSpelling(t *testing.T) {
+	n := mustNames(t, "100.64.0.0/10", Limits{})
+	set(t, n, epoch, service("a", "80", "App.Internal."), service("b", "81", "app.internal"))
+	if got := n.Live(); len(got) != 1 || got[0].Name != "app.internal" {
+		t.Errorf("live: got %v, want app.internal alone", got)
+	}
+}
+
+func TestL83_OtherServiceKeepsNameAndAddress(t *testing.T) {
+	n := mustNames(t, "100.64.0.0/10", Limits{})
+	a, b := service("a", "80", "app.internal"), service("b", "81", "app.internal")
+	set(t, n, epoch, a, b)
+	before := mustAddress(t, n, epoch, "app.internal")
+	set(t, n, epoch.Add(time.Second), b)
+	if after := mustAddress(t, n, epoch.Add(time.Second), "app.internal"); after != before {
+		t.Errorf("address: got %s, want %s", after, before)
+	}
+	if _, ok := n.Table().Find("app.internal", 80, "tcp"); ok {
+		t.Error("port 80 is still served")
+	}
+	if got, _ := n.Table().Find("app.internal", 81, "tcp"); got != "b" {
+		t.Errorf("port 81: got %q, want b", got)
+	}
+}
+
+func TestL84_SameAddressAfterRestart(t *testing.T) {
+	n := mustNames(t, "100.64.0.0/24", Limits{})
+	var services []Service
+	for i := range 200 { // far beyond the first collision
+		services = append(services, service(fmt.Sprint("s", i), "80", fmt.Sprintf("s%d.internal", i)))
+	}
+	for _, s := range services { // the order decides who collides
+		set(t, n, epoch, s)
+	}
+	set(t, n, epoch, services...)
+	again := mustNames(t, "100.64.0.0/24", Limits{}, n.All()...)
+	set(t, again, epoch, services...)
+	for _, b := range n.Live() {
+		if got := mustAddress(t, again, epoch, b.Name); got != b.Address {
+			t.Errorf("%s: got %s after the restart, want %s", b.Name, got, b.Address)
+		}
+	}
+}
+
+func TestNames_ReleasedAddressRests(t *testing.T) {
+	n := mustNames(t, "100.64.0.0/29", Limits{}) // room for five names
+	var five []Service
+	for i := range 5 {
+		five = append(five, service(fmt.Sprint("s", i), "80", fmt.Sprintf("s%d.internal", i)))
+	}
+	set(t, n, epoch, five...)
+	old := mustAddress(t, n, epoch, "s0.internal")
+	set(t, n, epoch.Add(time.Hour), five[1:]...)
+	if _, ok, _ := n.Address(epoch.Add(time.Hour), "s0.internal"); ok {
+		t.Error("a released name is still answered")
+	}
+	if name, ok := n.Name(epoch.Add(time.Hour), old); ok {
+		t.Errorf("a released address still means %s", name)
+	}
+	six := service("six", "80", "six.internal")
+	early := epoch.Add(time.Hour + 99*time.Second)
+	if err := n.SetTable(early, mustTable(t, append(five[1:], six)...)); !errors.Is(err, ErrFull) {
+		t.Errorf("after 99 s: got %v, want %v", err, ErrFull)
+	}
+	late := epoch.Add(time.Hour + 100*time.Second)
+	set(t, n, late, append(five[1:], six)...)
+	if got := mustAddress(t, n, late, "six.internal"); got != old {
+		t.Errorf("after 100 s: got %s, want the rested %s", got, old)
+	}
+}
+
+func TestNames_ReturningNameHasItsOldAddress(t *testing.T) {
+	n := mustNames(t, "100.64.0.0/10", Limits{})
+	s := service("s", "80", "s.internal")
+	set(t, n, epoch, s)
+	old := mustAddress(t, n, epoch, "s.internal")
+	set(t, n, epoch)
+	set(t, n, epoch.Add(48*time.Hour), s)
+	if got := mustAddress(t, n, epoch.Add(48*time.Hour), "s.internal"); got != old {
+		t.Errorf("got %s, want %s", got, old)
+	}
+}
+
+func TestNames_WildcardIsBoundedAndAged(t *testing.T) {
+	n := mustNames(t, "100.64.0.0/10", Limits{MaxAsked: 3})
+	set(t, n, epoch, service("w", "80", "*.w.internal"))
+	first := mustAddress(t, n, epoch, "a.w.internal")
+	mustAddress(t, n, epoch.Add(time.Second), "b.w.internal")
+	mustAddress(t, n, epoch.Add(2*time.Second), "c.w.internal")
+	if _, ok, err := n.Address(epoch.Add(109*time.Second), "d.w.internal"); !ok || !errors.Is(err, ErrFull) {
+		t.Errorf("fourth name: ok %v, err %v, want %v", ok, err, ErrFull)
+	}
+	mustAddress(t, n, epoch.Add(112*time.Second), "d.w.internal")
+	if _, ok := n.Name(epoch.Add(112*time.Second), first); ok {
+		t.Error("the longest unused name is still there")
+	}
+	if got := len(n.All()); got != 3 {
+		t.Errorf("%d names, want 3", got)
+	}
+	mustAddress(t, n, epoch.Add(25*time.Hour+time.Minute*5), "e.w.internal")
+	if got := n.All(); len(got) != 1 || got[0].Name != "e.w.internal" {
+		t.Errorf("after a day: got %v, want e alone", got)
+	}
+}
+
+func TestNames_KeptOutsideTheRangeOrDoubledIsDropped(t *testing.T) {
+	kept := []Binding{
+		{Name: "a.internal", Address: netip.MustParseAddr("10.0.0.1")},
+		{Name: "b.internal", Address: netip.MustParseAddr("100.64.0.9")},
+		{Name: "c.internal", Address: netip.MustParseAddr("100.64.0.9")},
+		{Name: "B.internal", Address: netip.MustParseAddr("100.64.0.10")},
+		{Name: "", Address: netip.MustParseAddr("100.64.0.11")},
+		{Name: "own.internal", Address: netip.MustParseAddr("100.64.0.1")},
+		{Name: "last.internal", Address: netip.MustParseAddr("100.127.255.255")},
+		{Name: "none.internal"},
+	}
+	n := mustNames(t, "100.64.0.0/10", Limits{}, kept...)
+	if got := n.All(); len(got) != 1 || got[0].Name != "b.internal" {
+		t.Errorf("got %v, want b.internal alone", got)
+	}
+}
+
+func TestNames_RefusesBadRange(t *testing.T) {
+	for _, pool := range []netip.Prefix{{}, netip.MustParsePrefix("fd00::/64"), netip.MustParsePrefix("100.64.0.0/31")} {
+		if _, err := NewNames(pool, Limits{}, epoch, nil); err == nil {
+			t.Errorf("%s is accepted", pool)
+		}
+	}
+}
+
+// TestNames_Invariants runs random changes and questions over a small range
+// and checks that no address changes its name too early.
+func TestNames_Invariants(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := mustNames(t, "100.64.0.0/28", Limits{MaxAsked: 6})
+		now := epoch
+		type use struct {
+			name string
+			at   time.Time
+		}
+		answered := map[netip.Addr]use{}
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 60).Draw(rt, "seconds")) * time.Second)
+			if rapid.IntRange(0, 3).Draw(rt, "kind") == 0 {
+				var services []Service
+				if rapid.Bool().Draw(rt, "wildcard") {
+					services = append(services, service("w", "80", "*.w.x"))
+				}
+				for _, i := range rapid.SliceOfN(rapid.IntRange(0, 19), 0, 12).Draw(rt, "exact") {
+					services = append(services, service(fmt.Sprint("s", i), "80", fmt.Sprintf("s%d.w.x", i)))
+				}
+				_ = n.SetTable(now, mustTable(t, services...)) // may be full
+			}
+			name := fmt.Sprintf("s%d.w.x", rapid.IntRange(0, 19).Draw(rt, "name"))
+			addr, ok, err := n.Address(now, name)
+			if !ok || err != nil {
+				continue
+			}
+			if last := answered[addr]; last.name != "" && last.name != name && now.Sub(last.at) < 110*time.Second {
+				rt.Fatalf("%s went from %s to %s after %s", addr, last.name, name, now.Sub(last.at))
+			}
+			answered[addr] = use{name, now}
+			if got, _ := n.Name(now, addr); got != name {
+				rt.Fatalf("%s means %q, want %s", addr, got, name)
+			}
+		}
+		seen := map[netip.Addr]bool{}
+		for _, b := range n.All() {
+			if seen[b.Address] {
+				rt.Fatalf("%s has two names", b.Address)
+			}
+			seen[b.Address] = true
+		}
+	})
+}
