@@ -1,0 +1,112 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// Bounds of an envelope's parts, checked before anything is computed.
+const (
+	maxPayload   = wire.MaxPayload
+	maxSignature = 80 // ASN.1 of two 256-bit numbers takes at most 72
+	maxLeaf      = 4 << 10
+)
+
+// Signer is who signed an envelope.
+type Signer struct {
+	Peer    ginnel.Peer
+	KeyHash string
+	Leaf    *x509.Certificate
+}
+
+// Sign marshals m and signs those bytes for a domain, one of wire's.
+func Sign(c *Credential, domain string, m proto.Message) (*wire.Signed, error) {
+	payload, err := proto.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode payload of %s: %w", domain, err)
+	}
+	if len(payload) > maxPayload {
+		return nil, fmt.Errorf("%w: payload of %s has %d bytes, at most %d", ErrMalformed, domain, len(payload), maxPayload)
+	}
+	digest := envelopeDigest(domain, payload)
+	signature, err := ecdsa.SignASN1(rand.Reader, c.Key, digest[:])
+	if err != nil {
+		return nil, fmt.Errorf("sign %s: %w", domain, err)
+	}
+	return &wire.Signed{Payload: payload, Signature: signature, Leaf: c.Leaf.Raw}, nil
+}
+
+// Open verifies an envelope as received: that its leaf is valid at now under
+// ca, that it is of one of roles (none given: any), and that its key signed
+// this payload for this domain. The payload is still to be decoded. Checking
+// that the signer may say what it says is the caller's.
+func Open(s *wire.Signed, domain string, ca *x509.Certificate, now time.Time, roles ...ginnel.Role) (Signer, []byte, error) {
+	leaf, err := openSignature(s, domain)
+	if err != nil {
+		return Signer{}, nil, err
+	}
+	peer, err := VerifyLeaf(leaf, ca, now)
+	if err != nil {
+		return Signer{}, nil, fmt.Errorf("signer of %s: %w", domain, err)
+	}
+	if len(roles) > 0 && !slices.Contains(roles, peer.Role) {
+		return Signer{}, nil, fmt.Errorf("%w: %s signed %s", ErrRole, peer, domain)
+	}
+	return Signer{Peer: peer, KeyHash: CertKeyHash(leaf), Leaf: leaf}, s.GetPayload(), nil
+}
+
+// OpenInto is Open, and decodes the payload into m.
+func OpenInto(s *wire.Signed, domain string, ca *x509.Certificate, now time.Time, m proto.Message, roles ...ginnel.Role) (Signer, error) {
+	signer, payload, err := Open(s, domain, ca, now, roles...)
+	if err != nil {
+		return Signer{}, err
+	}
+	if err := proto.Unmarshal(payload, m); err != nil {
+		return Signer{}, fmt.Errorf("%w: payload of %s: %w", ErrMalformed, domain, err)
+	}
+	return signer, nil
+}
+
+// openSignature checks bounds and that the leaf's key signed the payload; who
+// issued the leaf is still to be checked.
+func openSignature(s *wire.Signed, domain string) (*x509.Certificate, error) {
+	if len(s.GetPayload()) > maxPayload || len(s.GetSignature()) > maxSignature || len(s.GetLeaf()) > maxLeaf {
+		return nil, fmt.Errorf("%w: envelope of %s is too large", ErrMalformed, domain)
+	}
+	leaf, err := x509.ParseCertificate(s.GetLeaf())
+	if err != nil {
+		return nil, fmt.Errorf("%w: leaf of %s: %w", ErrMalformed, domain, err)
+	}
+	key, err := requireP256(leaf.PublicKey)
+	if err != nil {
+		return nil, fmt.Errorf("leaf of %s: %w", domain, err)
+	}
+	digest := envelopeDigest(domain, s.GetPayload())
+	if !ecdsa.VerifyASN1(key, digest[:], s.GetSignature()) {
+		return nil, fmt.Errorf("%w: %s", ErrSignature, domain)
+	}
+	return leaf, nil
+}
+
+// envelopeDigest is SHA-256(domain 0x00 payload): no domain contains a zero
+// byte, so no payload of one domain is a payload of another.
+func envelopeDigest(domain string, payload []byte) [sha256.Size]byte {
+	h := sha256.New()
+	h.Write([]byte(domain))
+	h.Write([]byte{0})
+	h.Write(payload)
+	return [sha256.Size]byte(h.Sum(nil))
+}
