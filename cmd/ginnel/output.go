@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/goccy/go-yaml"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
@@ -45,6 +46,22 @@ func printList[T any](cmd *cobra.Command, items []T, columns []column[T]) error 
 		}
 	}
 	return printTable(cmd.OutOrStdout(), titles, rows)
+}
+
+// printOne answers with one thing: with --json as one line, else a field a line.
+func printOne(cmd *cobra.Command, v any) error {
+	if wantJSON(cmd) {
+		return printJSON(cmd, v)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode output: %w", err)
+	}
+	text, err := yaml.JSONToYAML(b)
+	if err != nil {
+		return fmt.Errorf("encode output: %w", err)
+	}
+	return writeText(cmd.OutOrStdout(), string(text))
 }
 
 // printJSON writes v as one line of JSON.

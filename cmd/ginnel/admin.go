@@ -1,0 +1,171 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
+)
+
+// controllerEnv names the controller that commands ask where --controller is
+// not given.
+const controllerEnv = "GINNEL_CONTROLLER"
+
+// socketName is the unix socket in a controller's directory.
+const socketName = "admin.sock"
+
+// asks makes cmd, and the verbs below it, take --controller.
+func asks(cmd *cobra.Command) *cobra.Command {
+	cmd.PersistentFlags().String("controller", "", "the controller's directory, or https://HOST:PORT (default $"+controllerEnv+")")
+	return cmd
+}
+
+// connect gives a client of the controller that the command was told of.
+func connect(cmd *cobra.Command) (*api.Client, error) {
+	where, err := cmd.Flags().GetString("controller")
+	if err != nil {
+		return nil, fmt.Errorf("read --controller: %w", err)
+	}
+	if where == "" {
+		where = os.Getenv(controllerEnv)
+	}
+	if where == "" {
+		return nil, withHint(usagef("no controller named"), "give --controller DIR or set "+controllerEnv)
+	}
+	if strings.HasPrefix(where, "https://") {
+		client, err := networkClient(cmd)
+		if err != nil {
+			return nil, err
+		}
+		return api.NewClient(client, where), nil
+	}
+	socket := filepath.Join(where, socketName)
+	if _, err := os.Stat(socket); err != nil {
+		return nil, withHint(fmt.Errorf("no controller runs in %s: %w", where, err), "start it: ginnel controller run --dir "+where)
+	}
+	return api.NewSocketClient(socket), nil
+}
+
+// networkClient gives an HTTP client that shows the identity named by
+// --identity or GINNEL_IDENTITY.
+func networkClient(*cobra.Command) (*http.Client, error) {
+	return nil, usagef("give --controller the controller's directory on its own host")
+}
+
+// asking runs fn with a client.
+func asking(fn func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := connect(cmd)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return fn(cmd.Context(), cmd, c, args)
+	}
+}
+
+// noun is what list, show and delete need to know of a kind of things.
+type noun[C, V any] struct {
+	name    string // "router"
+	of      func(*api.Client) api.Collection[C, V]
+	columns []column[V]
+}
+
+// verbs gives the commands that all nouns have.
+func (n noun[C, V]) verbs() []*cobra.Command {
+	list := &cobra.Command{
+		Use: "list", Short: "List every " + n.name, Args: cobra.NoArgs,
+		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
+			all, err := n.of(c).List(ctx)
+			if err != nil {
+				return err
+			}
+			return printList(cmd, all, n.columns)
+		}),
+	}
+	show := &cobra.Command{
+		Use: "show ID", Short: "Show one " + n.name, Args: cobra.ExactArgs(1),
+		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+			v, err := n.of(c).Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return printOne(cmd, v)
+		}),
+	}
+	remove := &cobra.Command{
+		Use: "delete ID...", Short: "Delete by id", Args: cobra.MinimumNArgs(1),
+		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+			for _, id := range args {
+				if err := n.of(c).Delete(ctx, id); err != nil {
+					return err
+				}
+				if err := said(cmd, api.Created{ID: id}, n.name+" "+id+" deleted"); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	return []*cobra.Command{list, show, remove}
+}
+
+// said tells what was done: for programs as an object, for people as a line.
+func said(cmd *cobra.Command, v any, line string) error {
+	if wantJSON(cmd) {
+		return printJSON(cmd, v)
+	}
+	return writeText(cmd.ErrOrStderr(), "ginnel: "+line+"\n")
+}
+
+// costFlag adds a flag for a cost in whole units.
+func costFlag(cmd *cobra.Command, name string, units int64, use string) *int64 {
+	return cmd.Flags().Int64(name, units, use+" (1 stands for 1 ms)")
+}
+
+// cost reads a cost flag.
+func cost(name string, units int64) (ginnel.Cost, error) {
+	if units < 0 {
+		return 0, usagef("--%s %d: a cost is not negative", name, units)
+	}
+	return ginnel.Units(units), nil
+}
+
+// lifeFlag adds the flag for the life of an enrollment token.
+func lifeFlag(cmd *cobra.Command) *time.Duration {
+	return cmd.Flags().Duration("token-life", 24*time.Hour, "how long the token may be used")
+}
+
+func list[T ~string](texts []T) string {
+	out := make([]string, len(texts))
+	for i, t := range texts {
+		out[i] = string(t)
+	}
+	return strings.Join(out, ",")
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// ago gives the time since t for a table.
+func ago(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return time.Since(*t).Round(time.Second).String()
+}

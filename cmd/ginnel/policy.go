@@ -1,0 +1,67 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
+)
+
+func newPolicyCmd() *cobra.Command {
+	cmd := asks(&cobra.Command{Use: "policy", Short: "Policies: who may dial, bind, and use which edge routers"})
+	n := noun[ginnel.Policy, ginnel.Policy]{
+		name: "policy",
+		of:   (*api.Client).Policies,
+		columns: []column[ginnel.Policy]{
+			{"POLICY", func(p ginnel.Policy) string { return string(p.ID) }},
+			{"KIND", func(p ginnel.Policy) string { return string(p.Kind) }},
+			{"IDENTITIES", func(p ginnel.Policy) string { return list(p.Identities) }},
+			{"SERVICES", func(p ginnel.Policy) string { return list(p.Services) }},
+			{"ROUTERS", func(p ginnel.Policy) string { return list(p.Routers) }},
+			{"MATCH", func(p ginnel.Policy) string { return match(p.AllOf) }},
+		},
+	}
+	cmd.AddCommand(n.verbs()...)
+	cmd.AddCommand(newPolicyCreateCmd())
+	return cmd
+}
+
+func match(allOf bool) string {
+	if allOf {
+		return "all-of"
+	}
+	return "any-of"
+}
+
+func newPolicyCreateCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "create NAME",
+		Short:   "Allow identities something; lists take #role, @id and #all",
+		Example: "  ginnel policy create staff-web --kind dial --identity '#staff' --service '#internal'",
+		Args:    cobra.ExactArgs(1),
+	}
+	kind := cmd.Flags().String("kind", "", "dial, bind or edge-router")
+	identities := cmd.Flags().StringArray("identity", nil, "who")
+	services := cmd.Flags().StringArray("service", nil, "which services")
+	routers := cmd.Flags().StringArray("router", nil, "which edge routers, with --kind edge-router")
+	allOf := cmd.Flags().Bool("all-of", false, "who must have all roles of a list, not any")
+	if err := cmd.MarkFlagRequired("kind"); err != nil {
+		panic("BUG: " + err.Error())
+	}
+	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+		made, err := c.Policies().Create(ctx, ginnel.Policy{
+			ID: ginnel.PolicyID(args[0]), Kind: ginnel.PolicyKind(*kind),
+			Identities: *identities, Services: *services, Routers: *routers, AllOf: *allOf,
+		})
+		if err != nil {
+			return err
+		}
+		return said(cmd, made, "policy "+made.ID+" created")
+	})
+	return cmd
+}

@@ -1,0 +1,139 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
+)
+
+func newRouterCmd() *cobra.Command {
+	cmd := asks(&cobra.Command{Use: "router", Short: "Routers: create, enroll, run, list"})
+	n := noun[api.RouterCreate, api.Router]{
+		name: "router",
+		of:   (*api.Client).Routers,
+		columns: []column[api.Router]{
+			{"ROUTER", func(r api.Router) string { return string(r.ID) }},
+			{"ENROLLED", func(r api.Router) string { return yes(r.Enrolled) }},
+			{"CONNECTED", func(r api.Router) string { return yes(r.Connected) }},
+			{"SINCE", func(r api.Router) string { return ago(r.Since) }},
+			{"COST", func(r api.Router) string { return max(r.Cost, ginnel.MinRouterCost).String() }},
+			{"ROLES", func(r api.Router) string { return list(r.Roles) }},
+			{"CTRL LISTENERS", func(r api.Router) string { return listeners(r.CtrlListeners) }},
+		},
+	}
+	cmd.AddCommand(n.verbs()...)
+	cmd.AddCommand(newRouterCreateCmd(), newRouterUpdateCmd(), newTokenCmd(ginnel.RoleRouter))
+	return cmd
+}
+
+func listeners(ls []ginnel.Listener) string {
+	addresses := make([]ginnel.Address, len(ls))
+	for i, l := range ls {
+		addresses[i] = l.Address
+	}
+	return list(addresses)
+}
+
+func newRouterCreateCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a router and print its enrollment token",
+		Args:  cobra.ExactArgs(1),
+	}
+	addresses := cmd.Flags().StringArray("ctrl-address", nil, "tls:HOST:PORT where the controller shall dial it, in order; none: the router dials the controller")
+	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
+	noTraversal := cmd.Flags().Bool("no-traversal", false, "first or last on a path only")
+	units := costFlag(cmd, "cost", 0, "cost of entering it")
+	life := lifeFlag(cmd)
+	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+		price, err := cost("cost", *units)
+		if err != nil {
+			return err
+		}
+		made, err := c.Routers().Create(ctx, api.RouterCreate{
+			Router:        ginnel.Router{ID: ginnel.RouterID(args[0]), Roles: *roles, NoTraversal: *noTraversal, Cost: price},
+			CtrlAddresses: *addresses,
+			TokenLife:     *life,
+		})
+		if err != nil {
+			return err
+		}
+		return printToken(cmd, made)
+	})
+	return cmd
+}
+
+func newRouterUpdateCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "update NAME",
+		Short: "Change a router; what no flag names stays",
+		Args:  cobra.ExactArgs(1),
+	}
+	disabled := cmd.Flags().Bool("disabled", false, "hang up, and do not dial or accept it")
+	noTraversal := cmd.Flags().Bool("no-traversal", false, "first or last on a path only")
+	roles := cmd.Flags().StringArray("role", nil, "its roles")
+	addresses := cmd.Flags().StringArray("ctrl-address", nil, "where the controller shall dial it, in order")
+	units := costFlag(cmd, "cost", 0, "cost of entering it")
+	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+		now, err := c.Routers().Get(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		change := api.RouterCreate{Router: now.Router}
+		flags := cmd.Flags()
+		if flags.Changed("disabled") {
+			change.Disabled = *disabled
+		}
+		if flags.Changed("no-traversal") {
+			change.NoTraversal = *noTraversal
+		}
+		if flags.Changed("role") {
+			change.Roles = *roles
+		}
+		if flags.Changed("ctrl-address") {
+			change.CtrlAddresses = *addresses
+		}
+		if flags.Changed("cost") {
+			if change.Cost, err = cost("cost", *units); err != nil {
+				return err
+			}
+		}
+		if err := c.Routers().Update(ctx, args[0], change); err != nil {
+			return err
+		}
+		return said(cmd, api.Created{ID: args[0]}, "router "+args[0]+" updated")
+	})
+	return cmd
+}
+
+// newTokenCmd makes a new token for a router or identity; the earlier one ends.
+func newTokenCmd(role ginnel.Role) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token NAME",
+		Short: "Print a new enrollment token; earlier ones and the enrolled key end with its use",
+		Args:  cobra.ExactArgs(1),
+	}
+	life := lifeFlag(cmd)
+	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+		made, err := c.Token(ctx, role, args[0], api.TokenCreate{TokenLife: *life})
+		if err != nil {
+			return err
+		}
+		return printToken(cmd, made)
+	})
+	return cmd
+}
+
+// printToken writes a token so that it can be redirected to a file.
+func printToken(cmd *cobra.Command, made api.Created) error {
+	if wantJSON(cmd) {
+		return printJSON(cmd, made)
+	}
+	return writeText(cmd.OutOrStdout(), made.Token+"\n")
+}

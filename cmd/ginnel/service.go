@@ -1,0 +1,108 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
+)
+
+func newServiceCmd() *cobra.Command {
+	cmd := asks(&cobra.Command{Use: "service", Short: "Services: create, list"})
+	n := noun[ginnel.Service, api.Service]{
+		name: "service",
+		of:   (*api.Client).Services,
+		columns: []column[api.Service]{
+			{"SERVICE", func(s api.Service) string { return string(s.ID) }},
+			{"ROLES", func(s api.Service) string { return list(s.Roles) }},
+			{"STRATEGY", func(s api.Service) string { return string(s.Strategy) }},
+			{"INTERCEPT", func(s api.Service) string { return interceptText(s.Intercept) }},
+			{"TERMINATORS", func(s api.Service) string { return strconv.Itoa(s.Terminators) }},
+		},
+	}
+	cmd.AddCommand(n.verbs()...)
+	cmd.AddCommand(newServiceCreateCmd())
+	return cmd
+}
+
+func interceptText(i *ginnel.Intercept) string {
+	if i == nil {
+		return ""
+	}
+	text := list(i.Addresses) + ":" + list(i.Ports)
+	if len(i.Protocols) > 0 && !slices.Equal(i.Protocols, []string{"tcp"}) {
+		text += "/" + list(i.Protocols)
+	}
+	return text
+}
+
+func newServiceCreateCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "create NAME",
+		Short:   "Create a service",
+		Example: "  ginnel service create web --role internal --intercept web.internal:80",
+		Args:    cobra.ExactArgs(1),
+	}
+	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
+	strategy := cmd.Flags().String("strategy", string(ginnel.Smartrouting), "smartrouting, weighted, random or sticky")
+	intercepts := cmd.Flags().StringArray("intercept", nil, "[tcp:|udp:]NAME:PORT or NAME:FIRST-LAST that programs connect to; *.NAME for all below it")
+	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+		i, err := parseIntercepts(*intercepts)
+		if err != nil {
+			return err
+		}
+		made, err := c.Services().Create(ctx, ginnel.Service{
+			ID: ginnel.ServiceID(args[0]), Roles: *roles, Strategy: ginnel.Strategy(*strategy), Intercept: i,
+		})
+		if err != nil {
+			return err
+		}
+		return said(cmd, made, "service "+made.ID+" created")
+	})
+	return cmd
+}
+
+// parseIntercepts joins the flags into one Intercept. It holds every
+// combination of its lists, so flags that mean less than that are refused.
+func parseIntercepts(texts []string) (*ginnel.Intercept, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	i := &ginnel.Intercept{}
+	seen := map[string]bool{}
+	for _, text := range texts {
+		protocol, rest := "tcp", text
+		for _, p := range []string{"tcp", "udp"} {
+			if after, ok := strings.CutPrefix(text, p+":"); ok {
+				protocol, rest = p, after
+			}
+		}
+		name, port, ok := strings.Cut(rest, ":")
+		if !ok || name == "" || port == "" {
+			return nil, usagef("--intercept %q: want NAME:PORT", text)
+		}
+		i.Protocols = union(i.Protocols, protocol)
+		i.Addresses = union(i.Addresses, name)
+		i.Ports = union(i.Ports, port)
+		seen[protocol+" "+name+" "+port] = true
+	}
+	if len(seen) != len(i.Protocols)*len(i.Addresses)*len(i.Ports) {
+		return nil, withHint(usagef("a service takes every port on every name that it intercepts"), "make one service for each set of ports")
+	}
+	return i, nil
+}
+
+func union(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
+}
