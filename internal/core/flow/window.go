@@ -1,0 +1,144 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package flow
+
+import (
+	"time"
+
+	"github.com/ginnel/ginnel"
+)
+
+// Limits of a window.
+const (
+	// MaxWindow is how far a window grows unless told otherwise, in bytes.
+	MaxWindow = 16 << 20
+	// minRound is the shortest round trip that growth reckons with: below it the
+	// scheduler's pauses, not the wire, set the pace.
+	minRound = time.Millisecond
+	// shrinkAfter is the time between two grants that halves the window.
+	shrinkAfter = 5 * time.Second
+)
+
+// Window is the receiving side of a hop: what the sender may send, and when to
+// tell it. It starts with InitialWindow and doubles while half of it is used up
+// within about a round trip of the hop and the budget gives; a window that is used slowly
+// is granted smaller. Not safe for concurrent use.
+//
+// Invariants: consumed <= received <= granted; the budget holds at least
+// granted - consumed + carry for it; when all is consumed, at least one frame of
+// MaxPayload may come.
+type Window struct {
+	budget   *Budget
+	received uint64
+	consumed uint64
+	granted  uint64
+	size     int       // what a grant reaches beyond consumed
+	most     int       // bound of size
+	carry    int       // bytes of an earlier count that are not consumed yet
+	held     int       // taken from budget
+	since    time.Time // of the last grant, or of the start
+}
+
+// Open takes the initial window from the budget; most bounds its growth (0:
+// MaxWindow). The error is ginnel.Busy when the budget is exhausted.
+func (w *Window) Open(now time.Time, b *Budget, most int) error {
+	if !b.Take(InitialWindow) {
+		return ginnel.Busy
+	}
+	if most == 0 {
+		most = MaxWindow
+	}
+	*w = Window{
+		budget: b, granted: InitialWindow, size: InitialWindow,
+		most: max(most, InitialWindow), held: InitialWindow, since: now,
+	}
+	return nil
+}
+
+// Close gives everything back to the budget. A closed window may be opened again.
+func (w *Window) Close() {
+	if w.budget != nil {
+		w.budget.Give(w.held)
+	}
+	*w = Window{}
+}
+
+// Restart begins to count anew: the hop's connection or the path was replaced.
+// Bytes that were received and not consumed stay in the account until Consume
+// has been told of them.
+func (w *Window) Restart(now time.Time) {
+	carry := w.carry + int(w.received-w.consumed)
+	w.received, w.consumed, w.granted = 0, 0, InitialWindow
+	w.size, w.carry, w.since = InitialWindow, carry, now
+	w.settle()
+}
+
+// Receive counts n bytes of DATA that came; false when they exceed the credit,
+// which an honest peer never does.
+func (w *Window) Receive(n int) bool {
+	if uint64(n) > w.granted-w.received {
+		return false
+	}
+	w.received += uint64(n)
+	return true
+}
+
+// Waiting gives the bytes received and not yet consumed.
+func (w *Window) Waiting() int { return w.carry + int(w.received-w.consumed) }
+
+// Consume counts n received bytes as passed on, thrown away or read, the oldest
+// first. When send is true, a CREDIT frame with limit is due. rtt is the round
+// trip of this hop; 0 if unknown.
+func (w *Window) Consume(now time.Time, n int, rtt time.Duration) (limit uint64, send bool) {
+	old := min(n, w.carry)
+	w.carry -= old
+	w.consumed += uint64(n - old)
+	open := int(w.granted - w.received)
+	if open >= max(MaxPayload, w.size/2) {
+		w.settle()
+		return 0, false
+	}
+	// Small steps wait until they are worth a frame, unless nothing is left to
+	// be consumed: then nobody would call again.
+	gain := int64(w.consumed) + int64(w.size) - int64(w.granted)
+	if gain < int64(w.size/4) && (w.received != w.consumed || gain <= 0) {
+		w.settle()
+		return 0, false
+	}
+	w.resize(now.Sub(w.since), max(rtt, minRound))
+	w.since = now
+	if next := w.consumed + uint64(w.size); next > w.granted {
+		w.granted, send = next, true
+	}
+	w.settle()
+	return w.granted, send
+}
+
+// resize grows or shrinks the window by the time since the last grant. Bytes that
+// stand waiting show that the reader sets the pace: no growth then.
+func (w *Window) resize(took, rtt time.Duration) {
+	drained := w.received-w.consumed <= uint64(w.size/2)
+	switch {
+	case took <= rtt+rtt/2 && drained && 2*w.size <= w.most:
+		if more := w.size; w.budget.Take(more) {
+			w.held += more
+			w.size *= 2
+		}
+	case took >= shrinkAfter:
+		w.size = max(InitialWindow, w.size>>min(took/shrinkAfter, 24))
+	}
+}
+
+// settle brings what the budget holds in line with what may have to be buffered.
+// Only a restart, where bytes are in memory already, can make it grow.
+func (w *Window) settle() {
+	need := max(w.size, int(w.granted-w.consumed)) + w.carry
+	switch {
+	case need < w.held:
+		w.budget.Give(w.held - need)
+	case need > w.held:
+		w.budget.force(need - w.held)
+	}
+	w.held = need
+}
