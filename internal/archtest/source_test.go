@@ -93,8 +93,8 @@ func walk(visit func(name string, text []byte) error) error {
 }
 
 // imports gives the import paths of a file with their nodes.
-func (f file) imports() map[string]ast.Node {
-	paths := map[string]ast.Node{}
+func (f file) imports() map[string]*ast.ImportSpec {
+	paths := map[string]*ast.ImportSpec{}
 	for _, spec := range f.syntax.Imports {
 		paths[strings.Trim(spec.Path.Value, `"`)] = spec
 	}
