@@ -47,7 +47,7 @@ func (d *Dialer) connLost(ev ConnLost) {
 	}
 	if d.now-e.since < instant(d.cfg.FastFailureWindow) {
 		d.stats.FastFailures++
-		d.failed(e, "connection lost soon")
+		d.failed(e, errLostSoon, "connection lost soon")
 		return
 	}
 	e.forgive()

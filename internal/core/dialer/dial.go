@@ -22,7 +22,7 @@ func (d *Dialer) evaluate(e *entry) {
 		d.pool.put(e, d.now, d.seq)
 	default:
 		d.stats.PoolFull++
-		d.failed(e, "pool full")
+		d.failed(e, errPoolFull, "pool full")
 	}
 }
 
@@ -79,8 +79,7 @@ func (d *Dialer) dialDone(ev DialDone) {
 	d.emit(Answered{Key: e.key, Attempt: ev.Attempt, Err: ev.Err})
 	if ev.Err != nil {
 		d.stats.Failed++
-		e.lastErr = ev.Err
-		d.failed(e, "dial failed")
+		d.failed(e, ev.Err, "dial failed")
 		return
 	}
 	d.stats.Succeeded++
@@ -116,12 +115,12 @@ func (d *Dialer) overrun(e *entry) {
 	d.emit(Hangup{Key: e.key, Attempt: attempt})
 	d.emit(Answered{Key: e.key, Attempt: attempt, Err: ErrTimeout})
 	d.stats.Failed++
-	e.lastErr = ErrTimeout
-	d.failed(e, "dial failed")
+	d.failed(e, ErrTimeout, "dial failed")
 }
 
 // failed puts e off after a failure: a longer delay, the next address.
-func (d *Dialer) failed(e *entry, why string) {
+func (d *Dialer) failed(e *entry, err error, why string) {
+	e.lastErr = err
 	e.retryDelay = d.grow(e.retryDelay)
 	e.rotate()
 	due := after(after(d.now, e.retryDelay), d.spread(e.retryDelay))

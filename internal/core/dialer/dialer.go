@@ -14,6 +14,12 @@ import (
 // ErrTimeout is the outcome of a dial that overran ConnectTimeout.
 var ErrTimeout = errors.New("no answer within connectTimeout")
 
+// What Status.LastError says when no dial failed.
+var (
+	errPoolFull = errors.New("all workers are busy and their queue is full")
+	errLostSoon = errors.New("connection lost within fastFailureWindow")
+)
+
 // tickBatch is how many due entries one Tick handles at most.
 const tickBatch = 256
 

@@ -50,7 +50,7 @@ const notQueued = -1
 type entry struct {
 	key   Key
 	addrs []ginnel.Address // never empty; shared with the Source, not to be changed
-	// lastErr of the latest failed dial; nil after a stable connection.
+	// lastErr is why it was put off the last time; nil after a stable connection.
 	lastErr error
 	// attempt is the live dial of a Dialing entry that a worker took up; else 0.
 	attempt uint64

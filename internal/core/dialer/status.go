@@ -46,7 +46,7 @@ type Status struct {
 	Attempts   int              // dials since the last stable connection
 	RetryDelay time.Duration
 	NextDial   time.Time // NeedsDial only
-	LastError  error     // of the latest failed dial
+	LastError  error     // why it was put off the last time
 	Since      time.Time // when the state was entered
 	Conn       uint64    // the current connection; 0: none
 }
