@@ -29,7 +29,7 @@ func newRootCmd() *cobra.Command {
 	root.PersistentFlags().Bool("json", false, "print JSON, one object a line, errors included")
 	root.AddCommand(
 		newRouterCmd(), newLinkCmd(), newIdentityCmd(), newServiceCmd(), newTerminatorCmd(), newPolicyCmd(),
-		newCircuitCmd(), newDialerCmd(),
+		newCircuitCmd(), newDialerCmd(), newPathCmd(),
 		newVersionCmd(),
 	)
 	root.InitDefaultHelpCmd()
