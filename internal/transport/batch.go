@@ -1,0 +1,38 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+// maxDirty bounds the connections of a Batch; more are written at once.
+const maxDirty = 64
+
+// Batch gathers what one goroutine causes to be sent, on any connections, so
+// that several frames go out in one write. The zero value is ready. A nil Batch
+// stands for no gathering: each frame is written at once.
+type Batch struct {
+	conns []*Conn
+}
+
+// add takes c for the next Flush, or reports false when there is no room.
+func (b *Batch) add(c *Conn) bool {
+	for i := len(b.conns) - 1; i >= 0; i-- {
+		if b.conns[i] == c {
+			return true
+		}
+	}
+	if len(b.conns) == maxDirty {
+		return false
+	}
+	b.conns = append(b.conns, c)
+	return true
+}
+
+// Flush writes what was gathered, without waiting. Run does it for the Batch it
+// hands out, just before it waits for the network.
+func (b *Batch) Flush() {
+	for i, c := range b.conns {
+		b.conns[i] = nil
+		c.flush()
+	}
+	b.conns = b.conns[:0]
+}

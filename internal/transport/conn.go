@@ -1,0 +1,187 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// Bounds of what waits on a connection whose peer does not read.
+const (
+	maxControl = 1 << 20 // bytes of control messages
+	maxProbes  = 4 << 10 // bytes of probes and their answers
+	maxLatest  = 1 << 17 // small frames
+	maxPending = 4096    // requests without an answer
+	stuckAfter = time.Second * 5
+)
+
+// Conn is an authenticated connection that carries frames. See the package
+// comment for who may call what.
+//
+// Invariants of the writing side, all under mu:
+//
+//  1. Records leave in the order in which they were sealed.
+//  2. Not busy: nothing waits in any queue, and callers seal and write.
+//  3. Busy: exactly one writer goroutine runs; only it seals and writes.
+//  4. busy goes from true to false only by the writer goroutine, in the same
+//     critical section that found all queues empty. So no frame is queued that
+//     nobody will write, and none is sealed before an older one.
+type Conn struct {
+	peer ginnel.Peer
+	leaf *x509.Certificate
+	key  [sha256.Size]byte
+	alpn string
+
+	raw   *raw
+	tls   io.ReadWriter // a *tls.Conn over raw
+	start time.Time     // zero of probe stamps
+
+	// Of the reading goroutine.
+	in    []byte
+	r, w  int
+	batch Batch
+	heard atomic.Int64 // ns since start: when bytes last came
+
+	done chan struct{}
+
+	mu       sync.Mutex
+	err      error // why it ended; nil: it has not
+	busy     bool
+	plain    *buffer       // small frames not sealed yet; nil: none
+	progress time.Time     // busy: when the network last took something
+	drained  chan struct{} // closed when busy ends; nil: nobody waits
+	probes   fifo
+	control  fifo
+	small    latest
+	bulk     schedule
+	writer   func() // c.write, made once
+	ends     []func()
+
+	pulse    pulse
+	requests requests
+}
+
+// newConn makes a Conn of a finished TLS connection over r.
+func newConn(t *tls.Conn, r *raw, peer ginnel.Peer) (*Conn, error) {
+	state := t.ConnectionState()
+	if len(state.PeerCertificates) == 0 {
+		return nil, errors.New("peer showed no certificate")
+	}
+	c := assemble(t, r, peer, state.NegotiatedProtocol)
+	// The first certificate is the peer's own; what follows is only there to
+	// reach the CA (RFC 8446, section 4.4.2).
+	c.leaf = state.PeerCertificates[0]
+	c.key = sha256.Sum256(c.leaf.RawSubjectPublicKeyInfo)
+	return c, nil
+}
+
+// assemble joins the parts: t reads from and writes to r.
+func assemble(t io.ReadWriter, r *raw, peer ginnel.Peer, alpn string) *Conn {
+	c := &Conn{
+		peer:  peer,
+		alpn:  alpn,
+		raw:   r,
+		tls:   t,
+		start: time.Now(),
+		done:  make(chan struct{}),
+	}
+	c.writer = c.write
+	r.framed = true
+	r.idle = c.batch.Flush
+	return c
+}
+
+// Peer gives who is at the other end, by its certificate.
+func (c *Conn) Peer() ginnel.Peer { return c.peer }
+
+// Leaf gives the peer's certificate.
+func (c *Conn) Leaf() *x509.Certificate { return c.leaf }
+
+// KeyHash gives the SHA-256 of the peer's public key (SubjectPublicKeyInfo).
+func (c *Conn) KeyHash() [sha256.Size]byte { return c.key }
+
+// ALPN gives the protocol of the connection.
+func (c *Conn) ALPN() string { return c.alpn }
+
+// LocalAddr gives this end's address.
+func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
+
+// RemoteAddr gives the other end's address.
+func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
+
+// Done is closed when the connection has ended.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err says why the connection ended; nil while it has not.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the connection for the given cause, nil for ErrClosed. The first
+// cause stays. What waits to be written is dropped, and requests without an
+// answer get the cause at once. It does not wait.
+func (c *Conn) Close(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failLocked(cause)
+}
+
+func (c *Conn) failLocked(cause error) {
+	if c.err != nil {
+		return
+	}
+	if cause == nil {
+		cause = ErrClosed
+	}
+	c.err = fmt.Errorf("%s connection with %s: %w", c.alpn, c.peer, cause)
+	if c.plain != nil {
+		c.plain.free()
+		c.plain = nil
+	}
+	c.probes.clear()
+	c.control.clear()
+	c.small = latest{}
+	c.bulk.clear()
+	c.pulse.stopLocked()
+	close(c.done)
+	_ = c.raw.Conn.Close() // the cause is known; nothing more to learn from it
+	c.requests.fail()
+	for _, f := range c.ends {
+		go f()
+	}
+	c.ends = nil
+}
+
+// AfterClose calls f in its own goroutine when the connection has ended, at
+// once when it has already.
+func (c *Conn) AfterClose(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		go f()
+		return
+	}
+	c.ends = append(c.ends, f)
+}
+
+// now gives the nanoseconds since the connection was made.
+func (c *Conn) now() int64 { return int64(time.Since(c.start)) }
+
+func badFrame(frame []byte) error {
+	return fmt.Errorf("%w: frame of %d bytes", wire.ErrFrame, len(frame))
+}

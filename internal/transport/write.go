@@ -1,0 +1,252 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"time"
+
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+const (
+	// gatherMax is up to what length frames are gathered in one record: for
+	// longer ones the copy costs more than a record of their own.
+	gatherMax = 4 << 10
+	// burst is how many sealed bytes are worth a write: two full frames.
+	burst = 2 * largeBuffer
+)
+
+// SendData sends a whole frame that keeps its place behind those sent through q
+// before. The frame is copied when it has to wait; the caller may reuse it. The
+// error is the connection's.
+func (c *Conn) SendData(b *Batch, q *Queue, frame []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return c.err
+	case len(frame) > wire.MaxFrame:
+		return badFrame(frame)
+	case c.busy:
+		c.bulk.push(q, frame)
+		return nil
+	}
+	return c.putLocked(b, frame)
+}
+
+// SendFrame sends a small frame of a circuit that may overtake what waits in
+// queues. Of each label and type at most one waits, the newest.
+func (c *Conn) SendFrame(b *Batch, frame []byte) error {
+	h, err := wire.ParseHeader(frame)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.busy:
+		if !c.small.push(h, frame) {
+			c.failLocked(ErrStuck)
+			return c.err
+		}
+		return nil
+	}
+	return c.putLocked(b, frame)
+}
+
+// SendControl sends m as it is, at once or in its turn. It fails at once with
+// ErrQueueFull when too much waits, and ends the connection when moreover the
+// peer has taken nothing for 5 s. See Request, Notify and Reply.
+func (c *Conn) SendControl(m *wire.Message) error {
+	buf := newBuffer(largeBuffer)
+	defer buf.free()
+	frame, err := wire.AppendMessage(buf.b, m)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return c.err
+	case !c.busy:
+		return c.putLocked(nil, frame)
+	case c.control.bytes+len(frame) > maxControl:
+		if time.Since(c.progress) > stuckAfter {
+			c.failLocked(ErrStuck)
+			return c.err
+		}
+		return ErrQueueFull
+	}
+	c.control.push(frame)
+	return nil
+}
+
+// sendProbe sends a probe or its answer before all that waits. Too many waiting
+// ones are dropped: the peer asks again.
+func (c *Conn) sendProbe(b *Batch, frame []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+	case !c.busy:
+		_ = c.putLocked(b, frame) // the connection keeps the error
+	case c.probes.bytes+len(frame) <= maxProbes:
+		c.probes.push(frame)
+	}
+}
+
+// putLocked seals or gathers a frame while not busy, and leaves the rest to b's
+// flush or, without b, flushes.
+func (c *Conn) putLocked(b *Batch, frame []byte) error {
+	if err := c.sealLocked(frame); err != nil {
+		c.failLocked(err)
+		return c.err
+	}
+	if b == nil || c.raw.buffered() >= burst || !b.add(c) {
+		c.flushLocked()
+	}
+	return c.err
+}
+
+// sealLocked makes records of frames. Small frames share one, which is sealed
+// when it is full, when a large frame comes, or by sealPlainLocked.
+func (c *Conn) sealLocked(frames []byte) error {
+	if len(frames) > gatherMax {
+		if err := c.sealPlainLocked(); err != nil {
+			return err
+		}
+		_, err := c.tls.Write(frames)
+		return err
+	}
+	if c.plain != nil && len(c.plain.b)+len(frames) > largeBuffer {
+		if err := c.sealPlainLocked(); err != nil {
+			return err
+		}
+	}
+	if c.plain == nil {
+		c.plain = newBuffer(largeBuffer)
+	}
+	c.plain.b = append(c.plain.b, frames...)
+	return nil
+}
+
+func (c *Conn) sealPlainLocked() error {
+	if c.plain == nil {
+		return nil
+	}
+	_, err := c.tls.Write(c.plain.b)
+	c.plain.free()
+	c.plain = nil
+	return err
+}
+
+// flush writes what was gathered, without waiting.
+func (c *Conn) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil && !c.busy {
+		c.flushLocked()
+	}
+}
+
+func (c *Conn) flushLocked() {
+	err := c.sealPlainLocked()
+	all := false
+	if err == nil {
+		all, err = c.raw.flush()
+	}
+	switch {
+	case err != nil:
+		c.failLocked(err)
+	case !all:
+		c.busy = true
+		c.progress = time.Now()
+		go c.writer()
+	}
+}
+
+// write is the writer goroutine: it waits for the network in place of callers.
+func (c *Conn) write() {
+	for c.writeSome() {
+	}
+}
+
+// writeSome writes what is sealed and then seals more; false: nothing is left,
+// or the connection has ended.
+func (c *Conn) writeSome() bool {
+	err := c.raw.drain()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return false
+	}
+	c.progress = time.Now()
+	if err == nil {
+		err = c.fillLocked()
+	}
+	if err != nil {
+		c.failLocked(err)
+		return false
+	}
+	if c.raw.buffered() > 0 {
+		return true
+	}
+	c.busy = false
+	if c.drained != nil {
+		close(c.drained)
+		c.drained = nil
+	}
+	return false
+}
+
+// fillLocked seals what waits, most urgent first, up to a burst.
+func (c *Conn) fillLocked() error {
+	for c.raw.buffered() < burst {
+		b := c.probes.pop()
+		if b == nil {
+			b = c.control.pop()
+		}
+		if b == nil {
+			if frame := c.small.pop(); frame != nil {
+				if err := c.sealLocked(frame); err != nil {
+					return err
+				}
+				continue
+			}
+			b = c.bulk.pop()
+		}
+		if b == nil {
+			break
+		}
+		err := c.sealLocked(b.b)
+		b.free()
+		if err != nil {
+			return err
+		}
+	}
+	return c.sealPlainLocked()
+}
+
+// settle waits until nothing waits to be written, or the connection has ended,
+// or done is closed.
+func (c *Conn) settle(done <-chan struct{}) {
+	c.mu.Lock()
+	if c.err != nil || !c.busy {
+		c.mu.Unlock()
+		return
+	}
+	if c.drained == nil {
+		c.drained = make(chan struct{})
+	}
+	drained := c.drained
+	c.mu.Unlock()
+	select {
+	case <-drained:
+	case <-c.done:
+	case <-done:
+	}
+}
