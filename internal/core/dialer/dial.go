@@ -18,6 +18,7 @@ func (d *Dialer) evaluate(e *entry) {
 		d.start(e)
 	case len(d.pool) < d.cfg.QueueSize:
 		d.submit(e)
+		d.timers.remove(e)
 		d.seq++
 		d.pool.put(e, d.now, d.seq)
 	default:
@@ -26,14 +27,13 @@ func (d *Dialer) evaluate(e *entry) {
 	}
 }
 
-// submit makes e Dialing, in no queue yet.
+// submit makes e Dialing; whether it runs or waits is still to be settled.
 func (d *Dialer) submit(e *entry) {
-	d.timers.remove(e)
 	e.state, e.since = Dialing, d.now
 	d.moved(e, NeedsDial, "due")
 }
 
-// start gives e, which is Dialing, to a free worker.
+// start gives e, which is Dialing and not in pool, to a free worker.
 func (d *Dialer) start(e *entry) {
 	d.number++
 	e.attempt = d.number
