@@ -143,8 +143,7 @@ func printPicks(cmd *cobra.Command, picks map[ginnel.TerminatorID]int, count int
 	for _, id := range slices.Sorted(maps.Keys(picks)) {
 		rows = append(rows, []string{string(id), strconv.Itoa(picks[id]), fmt.Sprintf("%.1f%%", 100*float64(picks[id])/float64(count))})
 	}
-	printTable(cmd.OutOrStdout(), []string{"TERMINATOR", "PICKS", "SHARE"}, rows)
-	return nil
+	return printTable(cmd.OutOrStdout(), []string{"TERMINATOR", "PICKS", "SHARE"}, rows)
 }
 
 func printAnswer(cmd *cobra.Command, a explain.Answer) error {
@@ -163,7 +162,9 @@ func printAnswer(cmd *cobra.Command, a explain.Answer) error {
 			rows = append(rows, []string{string(h.Link), string(h.Router), h.LinkCost.String(), h.RouterCost.String()})
 		}
 		fmt.Fprintln(out)
-		printTable(out, []string{"LINK", "ROUTER", "LINK COST", "ROUTER COST"}, rows)
+		if err := printTable(out, []string{"LINK", "ROUTER", "LINK COST", "ROUTER COST"}, rows); err != nil {
+			return err
+		}
 	}
 	if a.Terminator == "" {
 		return nil
@@ -177,6 +178,5 @@ func printAnswer(cmd *cobra.Command, a explain.Answer) error {
 		rows = append(rows, []string{string(c.Terminator), c.Precedence.String(), c.Static.String(), c.Dynamic.String(), c.Path.String(), c.Total.String(), chosen})
 	}
 	fmt.Fprintln(out)
-	printTable(out, []string{"TERMINATOR", "PRECEDENCE", "STATIC", "DYNAMIC", "PATH", "TOTAL", "CHOICE"}, rows)
-	return nil
+	return printTable(out, []string{"TERMINATOR", "PRECEDENCE", "STATIC", "DYNAMIC", "PATH", "TOTAL", "CHOICE"}, rows)
 }
