@@ -54,8 +54,13 @@ type terminator struct {
 }
 
 // decode reads one YAML or JSON document. Errors name line and key.
-func decode(data []byte) (file, error) {
-	var f file
+func decode(data []byte) (f file, err error) {
+	// The decoder panics on some texts, a number with a tag in place of a list for one.
+	defer func() {
+		if recover() != nil {
+			f, err = file{}, errors.New("not understood: neither plain YAML nor JSON")
+		}
+	}()
 	d := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
 	if err := d.Decode(&f); err != nil {
 		return file{}, located(err)
