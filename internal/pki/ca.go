@@ -124,7 +124,8 @@ func (ca *CA) Issue(now time.Time, peer ginnel.Peer, pub crypto.PublicKey) (*x50
 		return nil, fmt.Errorf("%s: %w", peer, err)
 	}
 	if now.Before(ca.Cert.NotBefore) || !now.Before(ca.Cert.NotAfter) {
-		return nil, fmt.Errorf("%w: CA of %s ended at %s", ErrExpired, ca.Network, ca.Cert.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("%w: CA of %s is valid from %s to %s", ErrExpired, ca.Network,
+			ca.Cert.NotBefore.Format(time.RFC3339), ca.Cert.NotAfter.Format(time.RFC3339))
 	}
 	end := now.Add(LeafLife)
 	if end.After(ca.Cert.NotAfter) {

@@ -76,8 +76,8 @@ type Grant struct {
 
 // Authorize says whether a request may have the certificate that an open
 // enrollment promises. The first key that presents the secret is bound to it,
-// and gets its certificate as often as it asks until the token expires. Nothing
-// is told about the enrollment to who does not know the secret.
+// and gets its certificate as often as it asks until the token expires. Who
+// does not know the secret learns nothing but whom the token is for.
 func Authorize(e Enrollment, req *wire.EnrollRequest, now time.Time) (Grant, error) {
 	peer := ginnel.Peer{Role: ginnel.Role(req.GetRole()), ID: req.GetId()}
 	if peer != e.Peer || peer.Role == ginnel.RoleController {

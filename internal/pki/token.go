@@ -142,7 +142,7 @@ func decodeToken(text string) (*wire.Signed, error) {
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
-		return nil, fmt.Errorf("%w: token: not one unbroken line of base64url", ErrMalformed)
+		return nil, fmt.Errorf("%w: token: not base64url", ErrMalformed)
 	}
 	signed := new(wire.Signed)
 	if err := proto.Unmarshal(raw, signed); err != nil {
