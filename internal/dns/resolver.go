@@ -39,8 +39,8 @@ type Config struct {
 	// One Resolver at a time may use it.
 	StateFile string
 	// Changed is told the live names after each change of them, before a new
-	// address is given to anyone; may be nil. Calls do not overlap. It must
-	// not call the Resolver.
+	// address is given to anyone; may be nil. Calls do not overlap. It may ask
+	// the Resolver, but must not call SetServices or Close.
 	Changed func(live []Binding)
 
 	Log *slog.Logger // nil: nothing is logged

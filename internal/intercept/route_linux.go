@@ -1,0 +1,176 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package intercept
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// protocol marks our routes. Numbers up to 4 are the kernel's, and no routing
+// daemon that registered its number uses this one.
+const protocol netlink.RouteProtocol = 103
+
+// markerPort is bound, never listened on, on the range's own address while a
+// tunneler lives: a route of ours without it was left by a dead one. A port
+// below 1024, so that not every user can pretend to be a tunneler.
+const markerPort = 1
+
+// takeRange makes pool local to this host and gives the function that undoes it.
+func takeRange(pool netip.Prefix) (undo func() error, err error) {
+	if !pool.IsValid() || !pool.Addr().Is4() || pool.Bits() < widestRoute || pool.Bits() > 30 {
+		return nil, fmt.Errorf("range %s: want an IPv4 prefix of 8 to 30 bits", pool)
+	}
+	if _, err := removeLeftovers(); err != nil {
+		return nil, err
+	}
+	used, err := survey()
+	if err != nil {
+		return nil, fmt.Errorf("look for uses of the range: %w", err)
+	}
+	if err := collision(pool, used); err != nil {
+		return nil, err
+	}
+	loopback, err := netlink.LinkByName("lo")
+	if err != nil {
+		return nil, fmt.Errorf("interface lo: %w", err)
+	}
+	route := localRoute(loopback, pool)
+	if err := netlink.RouteAdd(route); err != nil {
+		return nil, fmt.Errorf("add local route %s: %w", pool, privileges(err))
+	}
+	marker, err := mark(pool)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("mark the range %s as ours: %w", pool, err), netlink.RouteDel(route))
+	}
+	return func() error {
+		err := netlink.RouteDel(route)
+		if errors.Is(err, unix.ESRCH) { // somebody removed it for us
+			err = nil
+		}
+		return errors.Join(err, unix.Close(marker))
+	}, nil
+}
+
+func localRoute(loopback netlink.Link, pool netip.Prefix) *netlink.Route {
+	return &netlink.Route{
+		LinkIndex: loopback.Attrs().Index,
+		Dst:       &net.IPNet{IP: pool.Addr().AsSlice(), Mask: net.CIDRMask(pool.Bits(), 32)},
+		Type:      unix.RTN_LOCAL,
+		Scope:     netlink.SCOPE_HOST,
+		Table:     unix.RT_TABLE_LOCAL,
+		Protocol:  protocol,
+	}
+}
+
+// mark binds the marker; the error is EADDRINUSE when another process has it.
+func mark(pool netip.Prefix) (socket int, err error) {
+	socket, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	address := &unix.SockaddrInet4{Port: markerPort, Addr: pool.Masked().Addr().Next().As4()}
+	if err := unix.Bind(socket, address); err != nil {
+		return 0, errors.Join(err, unix.Close(socket))
+	}
+	return socket, nil
+}
+
+// removeLeftovers removes our routes whose tunneler is dead.
+func removeLeftovers() (removed int, err error) {
+	routes, err := allRoutes()
+	if err != nil {
+		return 0, fmt.Errorf("list routes: %w", err)
+	}
+	for _, route := range routes {
+		if !ours(route) {
+			continue
+		}
+		pool, _ := prefixOf(route.Dst)
+		marker, err := mark(pool)
+		switch {
+		case errors.Is(err, unix.EADDRINUSE):
+			return removed, fmt.Errorf("another tunneler intercepts %s on this host", pool)
+		case err != nil:
+			return removed, fmt.Errorf("whose is the route %s: %w", pool, privileges(err))
+		}
+		err = errors.Join(netlink.RouteDel(&route), unix.Close(marker))
+		if err != nil {
+			return removed, fmt.Errorf("remove left-over route %s: %w", pool, privileges(err))
+		}
+		removed++
+	}
+	return removed, nil
+}
+
+func ours(route netlink.Route) bool {
+	_, ok := prefixOf(route.Dst)
+	return ok && route.Protocol == protocol && route.Type == unix.RTN_LOCAL
+}
+
+// survey gives all that the host's interfaces and routes use.
+func survey() ([]taken, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[int]string, len(links))
+	for _, link := range links {
+		names[link.Attrs().Index] = link.Attrs().Name
+	}
+	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return nil, err
+	}
+	var used []taken
+	for _, address := range addresses {
+		if prefix, ok := prefixOf(address.IPNet); ok {
+			used = append(used, taken{prefix, "interface " + names[address.LinkIndex]})
+		}
+	}
+	routes, err := allRoutes()
+	if err != nil {
+		return nil, err
+	}
+	for _, route := range routes {
+		if prefix, ok := prefixOf(route.Dst); ok {
+			by := fmt.Sprintf("a route in table %d", route.Table)
+			if name := names[route.LinkIndex]; name != "" {
+				by += " by interface " + name
+			}
+			used = append(used, taken{prefix, by})
+		}
+	}
+	return used, nil
+}
+
+func allRoutes() ([]netlink.Route, error) {
+	every := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
+	return netlink.RouteListFiltered(netlink.FAMILY_V4, every, netlink.RT_FILTER_TABLE)
+}
+
+// prefixOf gives network as a prefix; the default route has none.
+func prefixOf(network *net.IPNet) (netip.Prefix, bool) {
+	if network == nil {
+		return netip.Prefix{}, false
+	}
+	addr, ok := netip.AddrFromSlice(network.IP)
+	bits, _ := network.Mask.Size()
+	return netip.PrefixFrom(addr.Unmap(), bits), ok && bits > 0
+}
+
+// privileges says what is missing when the system forbids.
+func privileges(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w: %w", err, ErrPrivileges)
+	}
+	return err
+}

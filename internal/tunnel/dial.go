@@ -1,0 +1,71 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/dns"
+)
+
+// Dialer opens connections to services. It is called from many goroutines.
+type Dialer interface {
+	// DialService gives a connection to service. It returns soon after ctx
+	// ends. An error mostly is a *ginnel.DialError.
+	DialService(ctx context.Context, service ginnel.ServiceID, meta Meta) (net.Conn, error)
+	// Services gives the services that may be dialed now, and a channel that
+	// is closed when that has changed.
+	Services() (current []ginnel.Service, changed <-chan struct{})
+}
+
+// Meta is what the tunneler knows of a program's connection.
+type Meta struct {
+	Name     string         // host name asked for, canonical; an IP address if the service names one
+	Port     uint16         // port asked for
+	Protocol string         // "tcp"
+	Source   netip.AddrPort // the program's end
+}
+
+var (
+	// ErrUnknownName is why a connection to a host that belongs to no service is refused.
+	ErrUnknownName = errors.New("no service has this name")
+	// ErrPortNotServed is why a connection to another port of a service's host is refused.
+	ErrPortNotServed = errors.New("no service has this port of the name")
+)
+
+// connector finds the service of a host and port and dials it.
+type connector struct {
+	dialer  Dialer
+	names   *dns.Resolver
+	timeout time.Duration
+}
+
+// connect gives a connection to the TCP service of host, a name or an
+// address of the synthetic range.
+func (c *connector) connect(ctx context.Context, host string, port uint16, source net.Addr) (net.Conn, error) {
+	target, known, served := c.names.Find(host, port, "tcp")
+	switch {
+	case !known:
+		return nil, fmt.Errorf("%q: %w", host, ErrUnknownName)
+	case !served:
+		return nil, fmt.Errorf("%q port %d: %w", host, port, ErrPortNotServed)
+	}
+	meta := Meta{Name: target.Name, Port: port, Protocol: "tcp"}
+	if tcp, ok := source.(*net.TCPAddr); ok {
+		meta.Source = tcp.AddrPort()
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	conn, err := c.dialer.DialService(ctx, target.Service, meta)
+	if err != nil {
+		return nil, fmt.Errorf("service %s: %w", target.Service, err)
+	}
+	return conn, nil
+}

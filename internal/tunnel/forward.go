@@ -1,0 +1,88 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/ginnel/ginnel"
+)
+
+// ForwardConfig says how connections for a bound service are carried on. The
+// zero value is usable.
+type ForwardConfig struct {
+	Connections int           // most at a time; 0: 1024
+	DialTimeout time.Duration // 0: 5 s
+	Grace       time.Duration // left to connections when Forward ends; 0: none
+	Log         *slog.Logger  // nil: nothing is logged
+}
+
+// Forward connects each connection that listener accepts to address, a
+// "tcp:" one, until ctx ends; then it closes the listener and returns nil.
+// Where the connection fails, the accepted one is reset.
+func Forward(ctx context.Context, listener net.Listener, address ginnel.Address, cfg ForwardConfig) error {
+	if _, err := ginnel.ParseAddress(string(address), false, "tcp"); err != nil {
+		return errors.Join(fmt.Errorf("forward: %w", err), listener.Close())
+	}
+	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	f := &frontEnd{
+		name:     "forward to " + string(address),
+		listener: listener,
+		limit:    cmp.Or(cfg.Connections, 1024),
+		grace:    cfg.Grace,
+		log:      log,
+		serve: func(ctx context.Context, fabric net.Conn) {
+			dialCtx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.DialTimeout, 5*time.Second))
+			program, err := Connect(dialCtx, address)
+			cancel()
+			if err != nil {
+				abort(fabric)
+				log.Info("connection to the hosted address failed", "address", address, "err", err)
+				return
+			}
+			relay(ctx, program, fabric)
+		},
+	}
+	return f.run(ctx)
+}
+
+// Connect opens a connection to address, a "tcp:" one. The error is a
+// *ginnel.DialError whose code says why.
+func Connect(ctx context.Context, address ginnel.Address) (net.Conn, error) {
+	if address.Scheme() != "tcp" {
+		return nil, ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "address %s: want tcp:HOST:PORT", address)
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", address.HostPort())
+	if err != nil {
+		return nil, ginnel.Errorf(connectCode(err), "%s: %v", address, err)
+	}
+	return conn, nil
+}
+
+// connectCode gives the code of a failed connect.
+func connectCode(err error) ginnel.Code {
+	var name *net.DNSError
+	var network net.Error
+	switch {
+	case errors.As(err, &name):
+		return ginnel.RouterErrDNSResolutionFailed
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return ginnel.RouterErrConnRefused
+	case errors.Is(err, context.Canceled):
+		return ginnel.Cancelled
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EADDRNOTAVAIL):
+		return ginnel.RouterErrResourcesNotAvailable
+	case errors.As(err, &network) && network.Timeout():
+		return ginnel.RouterErrDialTimedOut
+	}
+	return ginnel.RouterErrGeneric
+}

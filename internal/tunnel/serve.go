@@ -1,0 +1,147 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+)
+
+// server serves the connections of all front ends.
+type server struct {
+	connector *connector
+	handshake time.Duration // in which a proxy's client has said where to
+	log       *slog.Logger
+}
+
+// toTarget serves connections that all go to one host and port. The program
+// has been accepted, so it learns of a failure by a reset.
+func (s *server) toTarget(host string, port uint16) func(context.Context, net.Conn) {
+	return func(ctx context.Context, conn net.Conn) { s.join(ctx, conn, host, port) }
+}
+
+// toOriginal serves an intercepted connection: where it wanted to go is its
+// local address.
+func (s *server) toOriginal(ctx context.Context, conn net.Conn) {
+	original, ok := conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		abort(conn)
+		return
+	}
+	at := original.AddrPort()
+	s.join(ctx, conn, at.Addr().Unmap().String(), at.Port())
+}
+
+func (s *server) join(ctx context.Context, conn net.Conn, host string, port uint16) {
+	fabric, err := s.connector.connect(ctx, host, port, conn.RemoteAddr())
+	if err != nil {
+		abort(conn)
+		s.log.Info("dial failed", "host", host, "port", port, "err", err)
+		return
+	}
+	relay(ctx, conn, fabric)
+}
+
+// proxy serves a client that speaks SOCKS5 or HTTP CONNECT; the first byte tells.
+func (s *server) proxy(ctx context.Context, conn net.Conn) {
+	stop := context.AfterFunc(ctx, func() { abort(conn) })
+	defer stop()
+	if err := conn.SetDeadline(time.Now().Add(s.handshake)); err != nil {
+		abort(conn)
+		return
+	}
+	var first [1]byte
+	_, err := io.ReadFull(conn, first[:])
+	switch {
+	case err != nil:
+	case first[0] == socksVersion:
+		err = s.socks(ctx, conn)
+	case first[0] >= 'A' && first[0] <= 'Z':
+		err = s.httpConnect(ctx, conn, first[0])
+	default:
+		err = fmt.Errorf("first byte %#02x is neither SOCKS5 nor HTTP", first[0])
+	}
+	if err != nil {
+		// Nothing, half a request, or another protocol: nobody is there to be told.
+		abort(conn)
+		s.log.Debug("proxy client dropped", "err", err)
+	}
+}
+
+// socks serves a client after its version byte. It owns conn once it returns nil.
+func (s *server) socks(ctx context.Context, conn net.Conn) error {
+	noAuth, err := readSOCKSMethods(conn)
+	if err != nil {
+		return err
+	}
+	if !noAuth {
+		_, err := conn.Write([]byte{socksVersion, socksNoMethod})
+		finish(conn)
+		return err
+	}
+	if _, err := conn.Write([]byte{socksVersion, socksNoAuth}); err != nil {
+		return err
+	}
+	host, port, err := readSOCKSRequest(conn)
+	var refusal *socksError
+	if err != nil && !errors.As(err, &refusal) {
+		return err
+	}
+	var fabric net.Conn
+	if err == nil {
+		fabric, err = s.connector.connect(ctx, host, port, conn.RemoteAddr())
+	}
+	s.answer(ctx, conn, fabric, appendSOCKSReply(nil, socksReplyFor(err)), err)
+	return nil
+}
+
+// httpConnect serves a client whose first byte was read. It owns conn once it returns nil.
+func (s *server) httpConnect(ctx context.Context, conn net.Conn, first byte) error {
+	host, port, rest, err := readConnect(conn, first)
+	refused := errors.Is(err, errMethod) || errors.Is(err, errRequest)
+	if err != nil && !refused {
+		return err
+	}
+	var fabric net.Conn
+	if err == nil {
+		fabric, err = s.connector.connect(ctx, host, port, conn.RemoteAddr())
+	}
+	s.answer(ctx, &prefixed{conn, rest}, fabric, []byte(connectReply(err)), err)
+	return nil
+}
+
+// answer tells the client how its dial ended and, if well, carries its bytes.
+func (s *server) answer(ctx context.Context, conn, fabric net.Conn, reply []byte, dialed error) {
+	// The dial took its time; the reply gets a deadline of its own.
+	_ = conn.SetDeadline(time.Now().Add(s.handshake))
+	_, err := conn.Write(reply)
+	if dialed != nil {
+		s.log.Info("dial failed", "err", dialed)
+		finish(conn)
+		return
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		abort(fabric)
+		abort(conn)
+		return
+	}
+	relay(ctx, conn, fabric)
+}
+
+// finish closes conn so that a client that is still sending reads the reply
+// and not a reset: it reads what comes until the deadline or a bound.
+func finish(conn net.Conn) {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		_, _ = io.CopyN(io.Discard, conn, 64<<10)
+	}
+	_ = conn.Close()
+}

@@ -1,0 +1,240 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ginnel/ginnel/internal/dns"
+	"github.com/ginnel/ginnel/internal/intercept"
+)
+
+// Proxy is a listener whose connections all go to one service.
+type Proxy struct {
+	Listen string // HOST:PORT, the port may be 0
+	Target string // NAME:PORT of a service
+}
+
+// Config says what a Tunnel is to do.
+type Config struct {
+	Dialer Dialer
+	// Names says how names are answered; Changed and Log are set by the Tunnel.
+	Names dns.Config
+
+	DNS       string  // HOST:PORT of the resolver, UDP and TCP; empty: none
+	SOCKS     string  // HOST:PORT of the SOCKS5 and HTTP CONNECT proxy; empty: none
+	Proxies   []Proxy // each needs no privileges
+	Intercept bool    // take connections to synthetic addresses; Linux, needs CAP_NET_ADMIN
+
+	Connections int           // most per front end at a time; 0: 1024
+	Handshake   time.Duration // in which a proxy's client has said where to; 0: 10 s
+	DialTimeout time.Duration // 0: 10 s
+	Grace       time.Duration // left to connections when Run ends; 0: none
+	Log         *slog.Logger  // nil: nothing is logged
+}
+
+// Addresses are where a Tunnel listens, with the ports that the system chose;
+// empty where it does not.
+type Addresses struct {
+	DNS     string
+	SOCKS   string
+	Proxies []string // in the order of Config.Proxies
+}
+
+// Tunnel carries the connections of programs to services. Make it with Open,
+// then call Run once.
+type Tunnel struct {
+	cfg       Config
+	log       *slog.Logger
+	names     *dns.Resolver
+	packets   net.PacketConn         // nil: no resolver
+	queries   net.Listener           // nil: no resolver
+	intercept *intercept.Interceptor // nil: nothing is intercepted
+	fronts    []*frontEnd
+	addresses Addresses
+	ready     chan struct{}
+}
+
+// Open opens everything that listens; when one cannot, all are closed again
+// and the error says which. Until Run, nobody is served.
+func Open(cfg Config) (t *Tunnel, err error) {
+	t = &Tunnel{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), ready: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.close())
+			t = nil
+		}
+	}()
+	if cfg.Intercept {
+		synthetic := cfg.Names.Range
+		if !synthetic.IsValid() {
+			synthetic = dns.DefaultRange()
+		}
+		if t.intercept, err = intercept.Open(intercept.Config{Range: synthetic, Log: t.log}); err != nil {
+			return t, fmt.Errorf("intercept %s: %w", synthetic, err)
+		}
+	}
+	names := cfg.Names
+	names.Log = t.log
+	names.Changed = t.namesChanged
+	if t.names, err = dns.Open(names); err != nil {
+		return t, err
+	}
+	if cfg.DNS != "" {
+		if t.packets, t.queries, err = listenDNS(cfg.DNS); err != nil {
+			return t, fmt.Errorf("resolver: %w", err)
+		}
+		t.addresses.DNS = t.queries.Addr().String()
+	}
+	return t, t.openFronts()
+}
+
+func (t *Tunnel) openFronts() error {
+	s := &server{
+		connector: &connector{t.cfg.Dialer, t.names, cmp.Or(t.cfg.DialTimeout, 10*time.Second)},
+		handshake: cmp.Or(t.cfg.Handshake, 10*time.Second),
+		log:       t.log,
+	}
+	if t.cfg.SOCKS != "" {
+		listener, err := net.Listen("tcp", t.cfg.SOCKS)
+		if err != nil {
+			return fmt.Errorf("socks: %w", err)
+		}
+		t.addresses.SOCKS = listener.Addr().String()
+		t.addFront("socks "+t.addresses.SOCKS, listener, s.proxy)
+	}
+	for _, p := range t.cfg.Proxies {
+		host, port, err := splitTarget(p.Target)
+		if err != nil {
+			return fmt.Errorf("proxy %s: target: %w", p.Listen, err)
+		}
+		listener, err := net.Listen("tcp", p.Listen)
+		if err != nil {
+			return fmt.Errorf("proxy for %s: %w", p.Target, err)
+		}
+		t.addresses.Proxies = append(t.addresses.Proxies, listener.Addr().String())
+		t.addFront("proxy for "+p.Target, listener, s.toTarget(host, port))
+	}
+	if t.intercept != nil {
+		t.addFront("intercept", t.intercept.Listener(), s.toOriginal)
+	}
+	return nil
+}
+
+func (t *Tunnel) addFront(name string, listener net.Listener, serve func(context.Context, net.Conn)) {
+	t.fronts = append(t.fronts, &frontEnd{
+		name: name, listener: listener, serve: serve,
+		limit: cmp.Or(t.cfg.Connections, 1024), grace: t.cfg.Grace, log: t.log,
+	})
+}
+
+// Addresses gives where the Tunnel listens.
+func (t *Tunnel) Addresses() Addresses { return t.addresses }
+
+// Names gives the resolver, to ask it which names are known.
+func (t *Tunnel) Names() *dns.Resolver { return t.names }
+
+// Ready is closed when the services are known and their names are answered.
+func (t *Tunnel) Ready() <-chan struct{} { return t.ready }
+
+// Run serves until ctx ends, undoes what was done to the system, and returns
+// nil; any other end is an error.
+func (t *Tunnel) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	ends := make(chan error, len(t.fronts)+2)
+	start := func(run func(context.Context) error) {
+		running.Go(func() {
+			err := run(ctx)
+			if err != nil {
+				cancel() // one part down, all down: half a tunneler misleads
+			}
+			ends <- err
+		})
+	}
+	start(t.followServices)
+	if t.packets != nil {
+		start(func(ctx context.Context) error { return t.names.Serve(ctx, t.packets, t.queries) })
+	}
+	for _, f := range t.fronts {
+		start(f.run)
+	}
+	running.Wait()
+	close(ends)
+	var problems []error
+	for err := range ends {
+		problems = append(problems, err)
+	}
+	return errors.Join(append(problems, t.close())...)
+}
+
+// followServices keeps the names in step with what the Dialer may dial.
+func (t *Tunnel) followServices(ctx context.Context) error {
+	for first := true; ; first = false {
+		services, changed := t.cfg.Dialer.Services()
+		entries := make([]dns.Service, 0, len(services))
+		for _, s := range services {
+			if s.Intercept != nil {
+				entries = append(entries, dns.Service{ID: s.ID, Intercept: *s.Intercept})
+			}
+		}
+		if err := t.names.SetServices(ctx, entries); err != nil && ctx.Err() == nil {
+			t.log.Warn("some names are not served", "err", err)
+		}
+		if first {
+			close(t.ready)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+// close closes what Open opened. Closing twice is harmless for all of it.
+func (t *Tunnel) close() error {
+	var problems []error
+	for _, f := range t.fronts {
+		_ = f.listener.Close()
+	}
+	if t.packets != nil {
+		_ = t.packets.Close()
+		_ = t.queries.Close()
+	}
+	if t.names != nil {
+		problems = append(problems, t.names.Close())
+	}
+	if t.intercept != nil {
+		problems = append(problems, t.intercept.Close())
+	}
+	return errors.Join(problems...)
+}
+
+// listenDNS listens on one port with both transports. A port 0 may be taken
+// for one of them, so it is tried again.
+func listenDNS(address string) (net.PacketConn, net.Listener, error) {
+	for attempt := 1; ; attempt++ {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, nil, err
+		}
+		packets, err := net.ListenPacket("udp", listener.Addr().String())
+		if err == nil {
+			return packets, listener, nil
+		}
+		_ = listener.Close()
+		if _, port, _ := net.SplitHostPort(address); port != "0" || attempt == 10 {
+			return nil, nil, err
+		}
+	}
+}
