@@ -16,9 +16,13 @@ import (
 	"github.com/ginnel/ginnel/internal/core/dialer"
 )
 
-// maxSteps is how many steps one instant may take: a script can make a peer
-// that is accepted and lost in no time, without end.
-const maxSteps = 10_000_000
+// An instant may take a number of steps and some more for each router of the
+// store: a script can make a peer that is accepted and lost in no time, without
+// end.
+const (
+	maxSteps          = 10_000
+	maxStepsPerRouter = 100
+)
 
 // epoch is the instant 0s.
 var epoch = time.Unix(0, 0).UTC()
@@ -113,7 +117,7 @@ func (w *world) settle() error {
 		if len(w.coming) == 0 || w.coming[0].at > w.now {
 			return nil
 		}
-		if w.steps > maxSteps {
+		if w.steps > maxSteps+maxStepsPerRouter*len(w.store) {
 			return fmt.Errorf("at %s: dials succeed and are lost in no time, without end", w.now)
 		}
 	}
