@@ -51,7 +51,10 @@
 //
 // # Acknowledgement
 //
-// ACK counts bytes that the reader consumed, RESUME those received. A half-close
-// counts as one byte behind the last in both. A Flow is done when both streams
-// have ended and are acknowledged.
+// ACK counts bytes that the reader consumed, RESUME those received: both free
+// memory, but only ACK makes room for more, so that what is unread stays bounded
+// however often the path changes. A half-close counts as one byte behind the last
+// in both. A Flow is done when both streams have ended and are acknowledged. The
+// other end may not know that yet, when the path breaks under the last ACK: an
+// owner that keeps a done Flow for a while answers its RESUME.
 package flow

@@ -91,7 +91,8 @@ const (
 // Flow is one end of a circuit. See the package comment for its states.
 //
 // Invariants: bytes are taken in state ready only; sent bytes never exceed
-// credit; what is retained is at most MaxRetained and a frame; acked <= next;
+// credit; what the other end's reader has not consumed is at most MaxRetained and
+// a frame, and so is what is retained here and unread there; acked <= next;
 // consumed <= received; once closed nothing is sent and nothing is held.
 type Flow struct {
 	cfg        Config
@@ -107,10 +108,11 @@ type Flow struct {
 
 	out     retained
 	credit  Credit
-	ending  bool // no more Append: EOF follows the last byte
-	eofSent bool // EOF was sent on this path
-	eofAck  bool // and is acknowledged
-	eofEver bool // EOF was sent on some path
+	read    uint64 // highest ACK: what the reader has; RESUME may free more than that
+	ending  bool   // no more Append: EOF follows the last byte
+	eofSent bool   // EOF was sent on this path
+	eofAck  bool   // and is acknowledged
+	eofEver bool   // EOF was sent on some path
 
 	window   Window
 	limit    uint64 // of the CREDIT that is due
@@ -173,7 +175,7 @@ func (f *Flow) Room() int {
 	if f.ending || f.state == closed || f.due&dueReset != 0 {
 		return 0
 	}
-	kept := f.cfg.MaxRetained - int(f.out.end-f.out.base)
+	kept := f.cfg.MaxRetained - int(f.out.end-f.read)
 	return max(0, min(kept, maxUnsent-int(f.out.end-f.out.next)))
 }
 
@@ -247,3 +249,7 @@ func (f *Flow) Wants() Want { return f.want }
 
 // Retained gives the bytes kept because they are not acknowledged.
 func (f *Flow) Retained() int { return int(f.out.end - f.out.base) }
+
+// Delivered reports whether the outgoing stream has ended and the other end has
+// acknowledged all of it.
+func (f *Flow) Delivered() bool { return f.eofAck }

@@ -154,7 +154,7 @@ func (f *Flow) goOnFrom(now time.Time, received uint64) {
 	}
 	f.eofSent = f.eofAck
 	f.out.seek(min(received, f.out.end))
-	if f.consumed > 0 { // an ACK may have been lost with the path
+	if f.consumed > 0 { // an ACK may have been lost with the path, and Room depends on it
 		f.due |= dueAck
 	}
 	f.oweAck(now)

@@ -115,9 +115,14 @@ func (f *Flow) OnEOF(now time.Time, generation uint32) {
 
 // OnAck takes an ACK frame.
 func (f *Flow) OnAck(now time.Time, generation uint32, offset uint64) {
-	if f.heard(now, generation) && f.state != silent && !f.acknowledge(offset) {
-		f.broke("acknowledgement of bytes never sent")
+	if !f.heard(now, generation) || f.state == silent {
+		return
 	}
+	if !f.acknowledge(offset) {
+		f.broke("acknowledgement of bytes never sent")
+		return
+	}
+	f.read = max(f.read, min(offset, f.out.end))
 }
 
 // acknowledge frees what the other end has; false when it claims too much.

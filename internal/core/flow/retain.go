@@ -120,10 +120,17 @@ func (r *retained) seek(offset uint64) {
 	}
 }
 
+// trim hands back memory that a stream at rest does not need.
+func (r *retained) trim() {
+	if r.count == 0 {
+		r.purse.trim()
+		r.recs = nil
+	}
+}
+
 // drop frees everything; the stream is over.
 func (r *retained) drop() {
 	r.fresh = r.end
 	r.ack(r.end)
-	r.purse.trim()
-	r.recs = nil
+	r.trim()
 }

@@ -67,9 +67,7 @@ func (f *Flow) Tick(now time.Time) {
 		}
 		if due(f.spokeAt.Add(keepAliveAfter)) {
 			f.due |= dueKeepAlive
-			if f.out.count == 0 {
-				f.out.purse.trim()
-			}
+			f.out.trim()
 		}
 	}
 }

@@ -1,0 +1,213 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package flow
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/ginnel/ginnel"
+)
+
+// couple is two ends with nothing between them.
+type couple struct {
+	now  time.Time
+	ends [2]*Flow
+}
+
+func newCouple(t testing.TB) *couple {
+	c := &couple{now: epoch()}
+	for i := range c.ends {
+		f, err := New(c.now, Config{Role: Role(i), Budget: NewBudget(64 << 20)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.ends[i] = f
+	}
+	c.exchange(t)
+	return c
+}
+
+// exchange carries frames until neither end has one; what arrives is read at once.
+func (c *couple) exchange(t testing.TB) {
+	for busy := true; busy; {
+		busy = false
+		for i, from := range c.ends {
+			to := c.ends[1-i]
+			for fr, ok := from.Next(c.now); ok; fr, ok = from.Next(c.now) {
+				busy = true
+				switch fr.Kind {
+				case Start:
+					to.OnStart(c.now, fr.Generation)
+				case Ack:
+					to.OnAck(c.now, fr.Generation, fr.Offset)
+				case Grant:
+					to.OnCredit(c.now, fr.Generation, fr.Offset)
+				case Data:
+					n := len(fr.Payload())
+					if !to.OnData(c.now, fr.Generation, n) {
+						t.Fatal("data not taken")
+					}
+					to.Consume(c.now, n)
+				case EOF:
+					to.OnEOF(c.now, fr.Generation)
+				case Resume, Reset, KeepAlive:
+					t.Fatalf("unexpected %v", fr.Kind)
+				}
+			}
+		}
+	}
+}
+
+func TestNoAllocationPerFrame(t *testing.T) {
+	for _, size := range []int{1, 100, MaxPayload} {
+		c := newCouple(t)
+		p := make([]byte, size)
+		step := func() {
+			c.now = c.now.Add(10 * time.Microsecond)
+			if c.ends[0].Append(p) != size || c.ends[1].Append(p) != size {
+				t.Fatal("no room")
+			}
+			c.exchange(t)
+			_ = c.ends[0].Deadline()
+		}
+		for range 10_000 { // a round of acknowledgements, and window growth
+			step()
+		}
+		if n := testing.AllocsPerRun(10_000, step); n != 0 {
+			t.Errorf("frames of %d bytes: %v allocations each, want none", size, n)
+		}
+	}
+}
+
+func TestL67_MemoryComesBack(t *testing.T) {
+	c := newCouple(t)
+	p := make([]byte, MaxPayload)
+	for range 1000 {
+		c.ends[0].Append(p)
+		c.exchange(t)
+	}
+	c.now = c.now.Add(ackDelay)
+	c.tick(t)
+	c.now = c.now.Add(keepAliveAfter)
+	c.ends[0].Tick(c.now)
+	if n := c.ends[0].out.purse.out; n > 0 {
+		t.Errorf("an idle end holds %d slabs, want none", n)
+	}
+	if n := c.ends[0].Retained(); n != 0 {
+		t.Errorf("an idle end retains %d bytes", n)
+	}
+}
+
+func (c *couple) tick(t testing.TB) {
+	for _, f := range c.ends {
+		f.Tick(c.now)
+	}
+	c.exchange(t)
+}
+
+func TestL68_ConnectOneByteClose(t *testing.T) {
+	budget := NewBudget(1 << 20)
+	for range 10_000 {
+		c := &couple{now: epoch()}
+		for i := range c.ends {
+			f, err := New(c.now, Config{Role: Role(i), Budget: budget})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.ends[i] = f
+			f.Append([]byte{1})
+			f.CloseWrite()
+		}
+		c.exchange(t)
+		for i, f := range c.ends {
+			if !f.Done() || f.Err() != nil {
+				t.Fatalf("end %d: done %v, error %v", i, f.Done(), f.Err())
+			}
+			f.Close()
+		}
+	}
+	if left := budget.Left(); left != 1<<20 {
+		t.Errorf("%d bytes of budget are gone", 1<<20-left)
+	}
+}
+
+func TestBusyWhenBudgetIsExhausted(t *testing.T) {
+	for _, left := range []int64{0, SlabSize, SlabSize + InitialWindow - 1} {
+		b := NewBudget(left)
+		if _, err := New(epoch(), Config{Budget: b}); !errors.Is(err, ginnel.Busy) {
+			t.Errorf("budget %d: got %v, want BUSY", left, err)
+		}
+		if b.Left() != left {
+			t.Errorf("budget %d: %d left after a refusal", left, b.Left())
+		}
+	}
+}
+
+func TestInbox(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	in := NewInbox(nil)
+	var want, got []byte
+	for range 2000 {
+		p := make([]byte, rng.IntN(MaxPayload))
+		for i := range p {
+			p[i] = byte(rng.Uint32())
+		}
+		in.Put(p)
+		want = append(want, p...)
+		buf := make([]byte, rng.IntN(2*MaxPayload))
+		n := in.Read(buf)
+		got = append(got, buf[:n]...)
+		if in.Len() != len(want)-len(got) {
+			t.Fatalf("holds %d bytes, want %d", in.Len(), len(want)-len(got))
+		}
+	}
+	rest := make([]byte, in.Len())
+	got = append(got, rest[:in.Read(rest)]...)
+	if !bytes.Equal(got, want) {
+		t.Error("what was read is not what was put")
+	}
+	if len(in.queue) != 0 {
+		t.Errorf("an empty inbox holds %d slabs", len(in.queue))
+	}
+	in.Put(make([]byte, 100))
+	in.Close()
+	if in.Len() != 0 || in.Read(rest) != 0 {
+		t.Error("a closed inbox holds bytes")
+	}
+}
+
+func TestInboxDoesNotAllocate(t *testing.T) {
+	in := NewInbox(nil)
+	p := make([]byte, MaxPayload)
+	in.Put(p) // something always waits
+	if n := testing.AllocsPerRun(1000, func() { in.Put(p); in.Read(p) }); n != 0 {
+		t.Errorf("%v allocations a frame, want none", n)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	if n := unsafe.Sizeof(Window{}) + unsafe.Sizeof(Credit{}); n > 128 {
+		t.Errorf("credit of one direction takes %d bytes", n)
+	}
+	if n := unsafe.Sizeof(Flow{}); n > 1024 {
+		t.Errorf("a Flow takes %d bytes", n)
+	}
+}
+
+func BenchmarkStream(b *testing.B) {
+	c := newCouple(b)
+	p := make([]byte, MaxPayload)
+	b.SetBytes(MaxPayload)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.now = c.now.Add(10 * time.Microsecond)
+		c.ends[0].Append(p)
+		c.exchange(b)
+	}
+}
