@@ -4,10 +4,7 @@
 package transport
 
 import (
-	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -40,10 +38,8 @@ const (
 //     critical section that found all queues empty. So no frame is queued that
 //     nobody will write, and none is sealed before an older one.
 type Conn struct {
-	peer ginnel.Peer
-	leaf *x509.Certificate
-	key  [sha256.Size]byte
-	alpn string
+	remote pki.Remote
+	alpn   string
 
 	raw   *raw
 	tls   io.ReadWriter // a *tls.Conn over raw
@@ -74,29 +70,15 @@ type Conn struct {
 	requests requests
 }
 
-// newConn makes a Conn of a finished TLS connection over r.
-func newConn(t *tls.Conn, r *raw, peer ginnel.Peer) (*Conn, error) {
-	state := t.ConnectionState()
-	if len(state.PeerCertificates) == 0 {
-		return nil, errors.New("peer showed no certificate")
-	}
-	c := assemble(t, r, peer, state.NegotiatedProtocol)
-	// The first certificate is the peer's own; what follows is only there to
-	// reach the CA (RFC 8446, section 4.4.2).
-	c.leaf = state.PeerCertificates[0]
-	c.key = sha256.Sum256(c.leaf.RawSubjectPublicKeyInfo)
-	return c, nil
-}
-
-// assemble joins the parts: t reads from and writes to r.
-func assemble(t io.ReadWriter, r *raw, peer ginnel.Peer, alpn string) *Conn {
+// assemble makes a Conn of its parts: t reads from and writes to r.
+func assemble(t io.ReadWriter, r *raw, remote pki.Remote, alpn string) *Conn {
 	c := &Conn{
-		peer:  peer,
-		alpn:  alpn,
-		raw:   r,
-		tls:   t,
-		start: time.Now(),
-		done:  make(chan struct{}),
+		remote: remote,
+		alpn:   alpn,
+		raw:    r,
+		tls:    t,
+		start:  time.Now(),
+		done:   make(chan struct{}),
 	}
 	c.writer = c.write
 	r.framed = true
@@ -105,13 +87,13 @@ func assemble(t io.ReadWriter, r *raw, peer ginnel.Peer, alpn string) *Conn {
 }
 
 // Peer gives who is at the other end, by its certificate.
-func (c *Conn) Peer() ginnel.Peer { return c.peer }
+func (c *Conn) Peer() ginnel.Peer { return c.remote.Peer }
 
 // Leaf gives the peer's certificate.
-func (c *Conn) Leaf() *x509.Certificate { return c.leaf }
+func (c *Conn) Leaf() *x509.Certificate { return c.remote.Leaf }
 
-// KeyHash gives the SHA-256 of the peer's public key (SubjectPublicKeyInfo).
-func (c *Conn) KeyHash() [sha256.Size]byte { return c.key }
+// KeyHash gives the hash of the peer's public key, as pki.KeyHash does.
+func (c *Conn) KeyHash() string { return c.remote.KeyHash }
 
 // ALPN gives the protocol of the connection.
 func (c *Conn) ALPN() string { return c.alpn }
@@ -148,7 +130,7 @@ func (c *Conn) failLocked(cause error) {
 	if cause == nil {
 		cause = ErrClosed
 	}
-	c.err = fmt.Errorf("%s connection with %s: %w", c.alpn, c.peer, cause)
+	c.err = fmt.Errorf("%s connection with %s: %w", c.alpn, c.remote.Peer, cause)
 	if c.plain != nil {
 		c.plain.free()
 		c.plain = nil

@@ -8,60 +8,63 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"strings"
 
-	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/pki"
 )
 
 // Identify says who a peer is whose certificate TLS has verified.
-type Identify func(tls.ConnectionState) (ginnel.Peer, error)
+type Identify func(tls.ConnectionState) (pki.Remote, error)
 
-// Dial connects to hostport and gives the connection once both ends have shown
-// who they are; cfg verifies the peer and offers one protocol. ctx bounds all.
-func Dial(ctx context.Context, network Network, hostport string, cfg *tls.Config, identify Identify) (*Conn, error) {
-	t, r, err := dial(ctx, network, hostport, cfg)
+// IdentifyBy identifies peers of the network whose credential h holds.
+func IdentifyBy(h *pki.Holder) Identify {
+	return func(cs tls.ConnectionState) (pki.Remote, error) { return pki.PeerOf(cs, h.Load().CA) }
+}
+
+// Dial connects to hostport and gives the connection once TLS is up; cfg
+// verifies the peer (pki.ClientConfig) and offers protocols. ctx bounds all. What
+// comes next depends on the protocol that was agreed: Framed makes a Conn,
+// ReadMessage and WriteMessage serve an enrollment.
+func Dial(ctx context.Context, network Network, hostport string, cfg *tls.Config) (*tls.Conn, error) {
+	nc, err := network.Dial(ctx, hostport)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", hostport, err)
+	}
+	t := tls.Client(newRaw(nc), aligned(cfg))
+	if err := t.HandshakeContext(ctx); err != nil {
+		_ = nc.Close()
+		return nil, fmt.Errorf("dial %s: %w", hostport, err)
+	}
+	if len(cfg.NextProtos) > 0 && t.ConnectionState().NegotiatedProtocol == "" {
+		_ = nc.Close()
+		return nil, fmt.Errorf("dial %s: %w: %s", hostport, ErrALPN, strings.Join(cfg.NextProtos, ", "))
+	}
+	return t, nil
+}
+
+// DialFramed is Dial and Framed in one, for a single protocol.
+func DialFramed(ctx context.Context, network Network, hostport string, cfg *tls.Config, identify Identify) (*Conn, error) {
+	t, err := Dial(ctx, network, hostport, cfg)
 	if err != nil {
 		return nil, err
 	}
-	c, err := authenticated(t, r, identify)
+	c, err := Framed(t, identify)
 	if err != nil {
-		_ = t.NetConn().Close()
 		return nil, fmt.Errorf("dial %s: %w", hostport, err)
 	}
 	return c, nil
 }
 
-// DialTLS is Dial for protocols that are no frames: the TLS connection after
-// its handshake.
-func DialTLS(ctx context.Context, network Network, hostport string, cfg *tls.Config) (*tls.Conn, error) {
-	t, _, err := dial(ctx, network, hostport, cfg)
-	return t, err
-}
-
-func dial(ctx context.Context, network Network, hostport string, cfg *tls.Config) (*tls.Conn, *raw, error) {
-	nc, err := network.Dial(ctx, hostport)
+// Framed makes a Conn of a TLS connection that came from Dial or a Server and
+// was not read from or written to. On an error t is closed.
+func Framed(t *tls.Conn, identify Identify) (*Conn, error) {
+	state := t.ConnectionState()
+	remote, err := identify(state)
 	if err != nil {
-		return nil, nil, fmt.Errorf("dial %s: %w", hostport, err)
-	}
-	r := newRaw(nc)
-	t := tls.Client(r, aligned(cfg))
-	if err := t.HandshakeContext(ctx); err != nil {
-		_ = nc.Close()
-		return nil, nil, fmt.Errorf("dial %s: %w", hostport, err)
-	}
-	if t.ConnectionState().NegotiatedProtocol == "" && len(cfg.NextProtos) > 0 {
-		_ = nc.Close()
-		return nil, nil, fmt.Errorf("dial %s: %w: %s", hostport, ErrALPN, cfg.NextProtos[0])
-	}
-	return t, r, nil
-}
-
-// authenticated makes a Conn of a TLS connection after its handshake.
-func authenticated(t *tls.Conn, r *raw, identify Identify) (*Conn, error) {
-	peer, err := identify(t.ConnectionState())
-	if err != nil {
+		_ = t.NetConn().Close()
 		return nil, err
 	}
-	return newConn(t, r, peer)
+	return assemble(t, t.NetConn().(*raw), remote, state.NegotiatedProtocol), nil
 }
 
 // aligned gives cfg with records of full size from the start, so that a full

@@ -30,9 +30,11 @@
 //
 // # Life of a connection
 //
-//	Dial, or Server and its handler -> *Conn   (TLS is up, the peer is known)
-//	Handshake                                  (Hello both ways, then the Verdict)
-//	Run                                        (frames, until it ends)
+//	Dial or Server   TLS is up
+//	Framed           the peer is known; a Server has done it
+//	Handshake        Hello both ways, then the Verdict
+//	Run              frames, until it ends; from here on the peer's pings are
+//	                 answered, so let nothing come between
 //
 // Buffers come from pools and are given back when empty: an idle connection
 // holds only what crypto/tls keeps and a small read buffer.

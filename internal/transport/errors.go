@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/pki"
 )
 
 // Why a connection is not up, or no longer. They are wrapped with the peer.
@@ -30,11 +31,15 @@ var (
 	ErrALPN = errors.New("protocol not spoken")
 )
 
-// WrongPeerError says that another peer answered than the one that was meant:
-// by its certificate, or by a Hello that does not match its certificate.
+// WrongPeerError says that the peer calls itself by another name than its
+// certificate does. It is pki.ErrWrongPeer, as is a certificate that names
+// another peer than the one that was dialed.
 type WrongPeerError struct {
 	Want, Got ginnel.Peer
 }
+
+// Is reports whether target is pki.ErrWrongPeer.
+func (e *WrongPeerError) Is(target error) bool { return target == pki.ErrWrongPeer }
 
 // Error names both.
 func (e *WrongPeerError) Error() string {

@@ -99,8 +99,8 @@ func (c *Conn) checkHello(own, hello *wire.Hello) error {
 		return fmt.Errorf("%w: ours %d, theirs %d", ErrVersion, own.GetVersion(), hello.GetVersion())
 	case hello.GetNetwork() != own.GetNetwork():
 		return fmt.Errorf("%w: ours %q, theirs %q", ErrNetwork, own.GetNetwork(), hello.GetNetwork())
-	case hello.GetId() != c.peer.ID:
-		return &WrongPeerError{Want: c.peer, Got: ginnel.Peer{Role: c.peer.Role, ID: hello.GetId()}}
+	case hello.GetId() != c.Peer().ID:
+		return &WrongPeerError{Want: c.Peer(), Got: ginnel.Peer{Role: c.Peer().Role, ID: hello.GetId()}}
 	}
 	return nil
 }

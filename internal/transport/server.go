@@ -116,8 +116,7 @@ func (s *Server) take(ctx context.Context, nc net.Conn, source string) {
 		return
 	}
 	defer s.forget(nc)
-	r := newRaw(nc)
-	t := tls.Server(r, s.cfg)
+	t := tls.Server(newRaw(nc), s.cfg)
 	limited, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	err := t.HandshakeContext(limited)
 	cancel()
@@ -131,7 +130,7 @@ func (s *Server) take(ctx context.Context, nc net.Conn, source string) {
 	p := s.protocols[alpn]
 	switch {
 	case p.Frames != nil:
-		s.frames(ctx, t, r, p, source)
+		s.frames(ctx, t, p, source)
 	case p.Stream != nil:
 		if s.anonymous.enter(source) {
 			defer s.anonymous.leave(source)
@@ -147,10 +146,9 @@ func (s *Server) take(ctx context.Context, nc net.Conn, source string) {
 	}
 }
 
-func (s *Server) frames(ctx context.Context, t *tls.Conn, r *raw, p Protocol, source string) {
-	c, err := authenticated(t, r, s.identify)
+func (s *Server) frames(ctx context.Context, t *tls.Conn, p Protocol, source string) {
+	c, err := Framed(t, s.identify)
 	if err != nil {
-		_ = r.Close()
 		s.log.Debug("peer refused", "remote", source, "err", err)
 		return
 	}
