@@ -1,0 +1,501 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/dns"
+)
+
+func dialTCP(t *testing.T, addr string) *net.TCPConn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	return conn.(*net.TCPConn)
+}
+
+// wantReset reads until the connection ends and wants that to be a reset.
+func wantReset(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, conn); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("connection ended with %v, want a reset", err)
+	}
+}
+
+func TestProxy_CarriesBothWaysAndHalfCloses(t *testing.T) {
+	d := newTwin(web("web.internal"))
+	d.dial = upperEcho(t)
+	tunnel := run(t, Config{Dialer: d, Proxies: []Proxy{{"127.0.0.1:0", "WEB.internal:80"}}})
+	conn := dialTCP(t, tunnel.Addresses().Proxies[0])
+	text := strings.Repeat("0123456789abcdef", 20_000)
+	go func() {
+		_, _ = io.WriteString(conn, text)
+		_ = conn.CloseWrite()
+	}()
+	got, err := io.ReadAll(conn)
+	if want := "web web.internal: " + text; err != nil || string(got) != want {
+		t.Errorf("got %d bytes, %v; want %d", len(got), err, len(want))
+	}
+}
+
+func TestL91_FailedDialIsResetAtOnce(t *testing.T) {
+	d := newTwin(web("web.internal"))
+	known := make(chan time.Time, 1)
+	d.dial = func(context.Context, ginnel.ServiceID, Meta) (net.Conn, error) {
+		known <- time.Now()
+		return nil, ginnel.Errorf(ginnel.NoOnlineTerminators, "none")
+	}
+	tunnel := run(t, Config{Dialer: d, Proxies: []Proxy{{"127.0.0.1:0", "web.internal:80"}}})
+	wantReset(t, dialTCP(t, tunnel.Addresses().Proxies[0]))
+	if took := time.Since(<-known); took > 100*time.Millisecond {
+		t.Errorf("reset came %s after the failure was known, want within 100 ms", took)
+	}
+}
+
+func TestL85_RemovedServiceResetsNewConnections(t *testing.T) {
+	d := newTwin(web("web.internal"))
+	d.dial = upperEcho(t)
+	tunnel := run(t, Config{Dialer: d, DNS: "127.0.0.1:0", Names: dns.Config{Zones: []string{"internal"}},
+		Proxies: []Proxy{{"127.0.0.1:0", "web.internal:80"}}})
+	ask := func() int {
+		answer, err := mdns.Exchange(new(mdns.Msg).SetQuestion("web.internal.", mdns.TypeA), tunnel.Addresses().DNS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Rcode
+	}
+	if got := ask(); got != mdns.RcodeSuccess {
+		t.Fatalf("before: got %s", mdns.RcodeToString[got])
+	}
+	d.set()
+	deadline := time.Now().Add(5 * time.Second)
+	for ask() != mdns.RcodeNameError {
+		if time.Now().After(deadline) {
+			t.Fatal("still answered after 5 s")
+		}
+	}
+	wantReset(t, dialTCP(t, tunnel.Addresses().Proxies[0]))
+}
+
+func TestRelay_PassesResetsOn(t *testing.T) {
+	for _, direction := range []string{"program", "fabric"} {
+		program, programFar := pair(t)
+		fabric, fabricFar := pair(t)
+		resetting, other := programFar, fabricFar
+		if direction == "fabric" {
+			resetting, other = fabricFar, programFar
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			relay(t.Context(), program, fabric)
+		}()
+		abort(resetting)
+		_ = other.SetDeadline(time.Now().Add(10 * time.Second))
+		wantReset(t, other)
+		<-done
+	}
+}
+
+func TestRelay_EndsWithItsContext(t *testing.T) {
+	program, programFar := pair(t)
+	fabric, fabricFar := pair(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		relay(ctx, program, fabric)
+	}()
+	cancel()
+	<-done
+	wantReset(t, programFar)
+	wantReset(t, fabricFar)
+}
+
+func TestRelay_WithoutHalfClose(t *testing.T) {
+	program, programFar := pair(t)
+	fabric, fabricFar := net.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		relay(t.Context(), program, fabric)
+	}()
+	_, _ = programFar.Write([]byte("hello"))
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(fabricFar, got); err != nil || string(got) != "hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	_ = programFar.CloseWrite()
+	if _, err := fabricFar.Read(got); err == nil {
+		t.Error("the end of the program's direction is not passed on")
+	}
+	<-done
+}
+
+func TestFrontEnd_OverTheBoundIsResetAtOnce(t *testing.T) {
+	d := newTwin(web("web.internal"))
+	entered, release := make(chan struct{}), make(chan struct{})
+	d.dial = func(context.Context, ginnel.ServiceID, Meta) (net.Conn, error) {
+		entered <- struct{}{}
+		<-release
+		return nil, ginnel.NoPath
+	}
+	tunnel := run(t, Config{Dialer: d, Connections: 1, Proxies: []Proxy{{"127.0.0.1:0", "web.internal:80"}}})
+	first := dialTCP(t, tunnel.Addresses().Proxies[0])
+	<-entered
+	wantReset(t, dialTCP(t, tunnel.Addresses().Proxies[0]))
+	close(release)
+	wantReset(t, first)
+}
+
+func TestFrontEnd_GraceLetsConnectionsEnd(t *testing.T) {
+	d := newTwin(web("web.internal"))
+	dialed := make(chan struct{})
+	echo := upperEcho(t)
+	d.dial = func(ctx context.Context, s ginnel.ServiceID, m Meta) (net.Conn, error) {
+		defer close(dialed)
+		return echo(ctx, s, m)
+	}
+	tunnel, err := Open(Config{Dialer: d, Grace: time.Minute, Proxies: []Proxy{{"127.0.0.1:0", "web.internal:80"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	end := make(chan error, 1)
+	go func() { end <- tunnel.Run(ctx) }()
+	<-tunnel.Ready()
+	conn := dialTCP(t, tunnel.Addresses().Proxies[0])
+	<-dialed
+	cancel()
+	_, _ = io.WriteString(conn, "bye")
+	_ = conn.CloseWrite()
+	if got, err := io.ReadAll(conn); string(got) != "web web.internal: bye" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProxy_HandshakeHasADeadline(t *testing.T) {
+	tunnel := run(t, Config{Dialer: newTwin(), SOCKS: "127.0.0.1:0", Handshake: 50 * time.Millisecond})
+	for _, sent := range []string{"", "\x05", "\x05\x01\x00", "CONNECT a:1 HTTP/1.1\r\n"} {
+		conn := dialTCP(t, tunnel.Addresses().SOCKS)
+		_, _ = io.WriteString(conn, sent)
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
+			t.Errorf("%q: the proxy waits on", sent)
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout()
+}
+
+// socksExchange asks for a request's bytes and gives the reply field.
+func socksExchange(t *testing.T, addr string, request []byte) byte {
+	t.Helper()
+	conn := dialTCP(t, addr)
+	_, _ = conn.Write(append([]byte{5, 1, 0}, request...))
+	reply := make([]byte, 12)
+	if _, err := io.ReadFull(conn, reply); err != nil {
+		t.Fatalf("reply to %v: %v", request, err)
+	}
+	return reply[3]
+}
+
+func domainRequest(host string, port uint16) []byte {
+	b := append([]byte{5, 1, 0, 3, byte(len(host))}, host...)
+	return append(b, byte(port>>8), byte(port))
+}
+
+func TestSOCKS_Replies(t *testing.T) {
+	d := newTwin(web("web.internal", "*.w.internal"))
+	var fail error
+	d.dial = func(ctx context.Context, s ginnel.ServiceID, m Meta) (net.Conn, error) {
+		if fail != nil {
+			return nil, fail
+		}
+		return upperEcho(t)(ctx, s, m)
+	}
+	tunnel := run(t, Config{Dialer: d, SOCKS: "127.0.0.1:0"})
+	addr := tunnel.Addresses().SOCKS
+	ip := tunnel.Names().Live()[0].Address.As4()
+	ipv4 := append(append([]byte{5, 1, 0, 1}, ip[:]...), 0, 80)
+	other := []byte{5, 1, 0, 1, 100, 127, 0, 9, 0, 80}
+	public := []byte{5, 1, 0, 1, 127, 0, 0, 1, 0, 80}
+	ipv6 := append(append([]byte{5, 1, 0, 4}, make([]byte, 16)...), 0, 80)
+	mapped := append(append([]byte{5, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF}, ip[:]...), 0, 80)
+	bind := domainRequest("web.internal", 80)
+	bind[1] = 2
+	for _, test := range []struct {
+		name    string
+		request []byte
+		fail    error
+		want    socksReply
+	}{
+		{"name", domainRequest("WEB.internal", 80), nil, socksSucceeded},
+		{"wildcard", domainRequest("a.w.internal", 80), nil, socksSucceeded},
+		{"synthetic address", ipv4, nil, socksSucceeded},
+		{"synthetic address, mapped", mapped, nil, socksSucceeded},
+		{"address in text", domainRequest(netip.AddrFrom4(ip).String(), 80), nil, socksSucceeded},
+		{"unknown name", domainRequest("localhost", 80), nil, socksHostUnreachable},
+		{"unknown synthetic address", other, nil, socksHostUnreachable},
+		{"real address", public, nil, socksHostUnreachable},
+		{"real IPv6 address", ipv6, nil, socksHostUnreachable},
+		{"other port", domainRequest("web.internal", 81), nil, socksNotAllowed},
+		{"no name", domainRequest("", 80), nil, socksGeneralFailure},
+		{"BIND", bind, nil, socksBadCommand},
+		{"address type", []byte{5, 1, 0, 9}, nil, socksBadAddressType},
+		{"refused", ipv4, ginnel.Errorf(ginnel.RouterErrConnRefused, ""), socksRefused},
+		{"no path", ipv4, ginnel.Errorf(ginnel.NoPath, ""), socksNetworkUnreachable},
+		{"not authorized", ipv4, ginnel.Errorf(ginnel.NotAuthorized, ""), socksNotAllowed},
+		{"no terminators", ipv4, ginnel.Errorf(ginnel.NoTerminators, ""), socksHostUnreachable},
+		{"deadline", ipv4, ginnel.Errorf(ginnel.DeadlineExceeded, ""), socksTTLExpired},
+		{"busy", ipv4, ginnel.Errorf(ginnel.Busy, ""), socksGeneralFailure},
+		{"untyped", ipv4, errors.New("x"), socksGeneralFailure},
+	} {
+		fail = test.fail
+		if got := socksExchange(t, addr, test.request); got != byte(test.want) {
+			t.Errorf("%s: got reply %#02x, want %#02x", test.name, got, test.want)
+		}
+	}
+}
+
+func TestSOCKS_WithoutACommonMethod(t *testing.T) {
+	tunnel := run(t, Config{Dialer: newTwin(), SOCKS: "127.0.0.1:0"})
+	conn := dialTCP(t, tunnel.Addresses().SOCKS)
+	_, _ = conn.Write([]byte{5, 1, 2})
+	_ = conn.CloseWrite()
+	if got, err := io.ReadAll(conn); err != nil || !bytes.Equal(got, []byte{5, 0xFF}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestHTTPConnect_Statuses(t *testing.T) {
+	d := newTwin(web("web.internal"))
+	var fail error
+	d.dial = func(ctx context.Context, s ginnel.ServiceID, m Meta) (net.Conn, error) {
+		if fail != nil {
+			return nil, fail
+		}
+		return upperEcho(t)(ctx, s, m)
+	}
+	tunnel := run(t, Config{Dialer: d, SOCKS: "127.0.0.1:0"})
+	busy := ginnel.Errorf(ginnel.Busy, "")
+	busy.RetryAfter = time.Second
+	for _, test := range []struct {
+		request string
+		fail    error
+		want    string
+	}{
+		{"CONNECT web.internal:80 HTTP/1.1\r\nHost: x\r\n\r\nearly", nil, "200 Connection established\r\n\r\nweb web.internal: early"},
+		{"CONNECT nope.internal:80 HTTP/1.1\r\n\r\n", nil, "403 "},
+		{"CONNECT 127.0.0.1:80 HTTP/1.1\r\n\r\n", nil, "403 "},
+		{"CONNECT web.internal:81 HTTP/1.1\r\n\r\n", nil, "403 "},
+		{"GET http://web.internal/ HTTP/1.1\r\nHost: web.internal\r\n\r\n", nil, "405 Method Not Allowed\r\nAllow: CONNECT"},
+		{"CONNECT web.internal HTTP/1.1\r\n\r\n", nil, "400 "},
+		{"CONNECT web.internal:0 HTTP/1.1\r\n\r\n", nil, "400 "},
+		{"NONSENSE\r\n\r\n", nil, "400 "},
+		{"CONNECT " + strings.Repeat("a", 9000), nil, "400 "},
+		{"CONNECT web.internal:80 HTTP/1.1\r\n\r\n", ginnel.Errorf(ginnel.NoPath, ""), "502 "},
+		{"CONNECT web.internal:80 HTTP/1.1\r\n\r\n", ginnel.Errorf(ginnel.DeadlineExceeded, ""), "504 "},
+		{"CONNECT web.internal:80 HTTP/1.1\r\n\r\n", ginnel.Errorf(ginnel.Revoked, ""), "403 "},
+		{"CONNECT web.internal:80 HTTP/1.1\r\n\r\n", busy, "503 Service Unavailable\r\nRetry-After: 1\r\n"},
+	} {
+		fail = test.fail
+		conn := dialTCP(t, tunnel.Addresses().SOCKS)
+		_, _ = io.WriteString(conn, test.request)
+		_ = conn.CloseWrite()
+		got, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 "+test.want) {
+			t.Errorf("%.50q: got %q, %v; want %q", test.request, got, err, test.want)
+		}
+	}
+}
+
+func TestCurl(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("curl is not installed")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, "site ", r.Host) })}
+	go func() { _ = site.Serve(listener) }()
+	t.Cleanup(func() { _ = site.Close() })
+	d := newTwin(web("web.internal"))
+	d.dial = func(ctx context.Context, _ ginnel.ServiceID, _ Meta) (net.Conn, error) {
+		return Connect(ctx, ginnel.Address("tcp:"+listener.Addr().String()))
+	}
+	tunnel := run(t, Config{Dialer: d, SOCKS: "127.0.0.1:0", Proxies: []Proxy{{"127.0.0.1:0", "web.internal:80"}}})
+	socks, direct := tunnel.Addresses().SOCKS, tunnel.Addresses().Proxies[0]
+	ip := tunnel.Names().Live()[0].Address.String()
+	for _, test := range []struct {
+		args []string
+		want string
+		exit int
+	}{
+		{[]string{"--socks5-hostname", socks, "http://web.internal/"}, "site web.internal", 0},
+		{[]string{"--socks5", socks, "http://" + ip + "/"}, "site " + ip, 0},
+		{[]string{"--proxytunnel", "--proxy", "http://" + socks, "http://web.internal/"}, "site web.internal", 0},
+		{[]string{"http://" + direct + "/"}, "site " + direct, 0},
+		{[]string{"--socks5-hostname", socks, "http://localhost/"}, "", 97},
+		{[]string{"--proxytunnel", "--proxy", "http://" + socks, "http://localhost/"}, "", 56},
+	} {
+		cmd := exec.Command(curl, append([]string{"--silent", "--noproxy", "", "--max-time", "10"}, test.args...)...)
+		got, err := cmd.Output()
+		if string(got) != test.want || cmd.ProcessState.ExitCode() != test.exit {
+			t.Errorf("curl %v: got %q, %v; want %q, exit %d", test.args, got, err, test.want, test.exit)
+		}
+	}
+}
+
+func TestForward(t *testing.T) {
+	program, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := program.Accept()
+			if err != nil {
+				return
+			}
+			text, _ := io.ReadAll(conn)
+			_, _ = conn.Write(append([]byte("got "), text...))
+			_ = conn.Close()
+		}
+	}()
+	fabric, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	end := make(chan error, 1)
+	go func() { end <- Forward(ctx, fabric, ginnel.Address("tcp:"+program.Addr().String()), ForwardConfig{}) }()
+	conn := dialTCP(t, fabric.Addr().String())
+	_, _ = io.WriteString(conn, "hello")
+	_ = conn.CloseWrite()
+	if got, err := io.ReadAll(conn); string(got) != "got hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	_ = program.Close()
+	wantReset(t, dialTCP(t, fabric.Addr().String()))
+	cancel()
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+	if err := Forward(t.Context(), fabric, "udp:127.0.0.1:1", ForwardConfig{}); err == nil {
+		t.Error("a udp: address is accepted")
+	}
+}
+
+func TestConnect_Codes(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	expired, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	for _, test := range []struct {
+		ctx     context.Context
+		address ginnel.Address
+		want    ginnel.Code
+	}{
+		{t.Context(), ginnel.Address("tcp:" + gone.Addr().String()), ginnel.RouterErrConnRefused},
+		{t.Context(), "udp:127.0.0.1:1", ginnel.RouterErrMisconfiguredTerminator},
+		{cancelled, "tcp:127.0.0.1:1", ginnel.Cancelled},
+		{expired, "tcp:127.0.0.1:1", ginnel.RouterErrDialTimedOut},
+	} {
+		if _, err := Connect(test.ctx, test.address); !errors.Is(err, test.want) {
+			t.Errorf("%s: got %v, want %s", test.address, err, test.want)
+		}
+	}
+}
+
+func TestOpen_Failures(t *testing.T) {
+	used, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = used.Close() }()
+	at := used.Addr().String()
+	for _, cfg := range []Config{
+		{SOCKS: at}, {DNS: at}, {Proxies: []Proxy{{at, "a:1"}}}, {SOCKS: "127.0.0.1:0", Proxies: []Proxy{{"127.0.0.1:0", "a"}}},
+		{Names: dns.Config{Zones: []string{"a b"}}}, {Names: dns.Config{Range: netip.MustParsePrefix("::/0")}},
+	} {
+		cfg.Dialer = newTwin()
+		if tunnel, err := Open(cfg); err == nil || tunnel != nil {
+			t.Errorf("%+v: got %v, %v; want an error", cfg, tunnel, err)
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	live := []dns.Binding{{Name: "a", Address: netip.MustParseAddr("100.64.0.2")}, {Name: "b", Address: netip.MustParseAddr("100.64.0.3")}}
+	ports := map[string][]dns.PortRange{"a": {{First: 80, Last: 80}, {First: 79, Last: 81}}, "b": {{First: 1, Last: 65535}, {First: 443, Last: 443}}}
+	got, err := endpoints(live, func(name string) []dns.PortRange { return ports[name] })
+	if want := "[100.64.0.2:80 100.64.0.2:79 100.64.0.2:81 100.64.0.3:443]"; fmt.Sprint(got) != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	if err == nil || !strings.Contains(err.Error(), "1-65535") || strings.Contains(err.Error(), "name a") {
+		t.Errorf("got error %v, want one about 1-65535 of b alone", err)
+	}
+}
+
+func FuzzReadSOCKSRequest(f *testing.F) {
+	f.Add(domainRequest("web.internal", 80))
+	f.Add([]byte{5, 1, 0, 1, 1, 2, 3, 4, 0, 80})
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		r := bytes.NewReader(wire)
+		host, port, err := readSOCKSRequest(r)
+		if err == nil && (host == "" || port == 0 || len(host) > 255) {
+			t.Fatalf("accepted host %q port %d", host, port)
+		}
+		if read := len(wire) - r.Len(); read > 4+1+255+2 {
+			t.Fatalf("read %d bytes", read)
+		}
+	})
+}
+
+func FuzzReadConnect(f *testing.F) {
+	f.Add([]byte("CONNECT web.internal:80 HTTP/1.1\r\nHost: x\r\n\r\nrest"))
+	f.Add([]byte("CONNECT [::1]:80 HTTP/1.1\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		if len(wire) == 0 {
+			return
+		}
+		host, port, rest, err := readConnect(bytes.NewReader(wire[1:]), wire[0])
+		if err == nil && (host == "" || port == 0 || !bytes.Contains(wire, rest)) {
+			t.Fatalf("accepted host %q port %d rest %q", host, port, rest)
+		}
+	})
+}
