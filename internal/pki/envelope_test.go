@@ -6,7 +6,6 @@ package pki
 import (
 	"bytes"
 	"crypto/x509"
-	"errors"
 	"testing"
 	"time"
 
@@ -82,13 +81,19 @@ func TestEnvelope(t *testing.T) {
 	wantErr(t, "too large to sign", err, ErrMalformed)
 }
 
-// What is signed is decoded only once it is verified.
 func TestEnvelopeOfGarbage(t *testing.T) {
 	ca := mustCA(t, testNetwork)
-	s := mustSign(t, mustIssue(t, ca, identity("alice"), testNow()), wire.DomainDial, &wire.Failure{Code: 7})
+	garbage := new(wire.Done)
+	garbage.ProtoReflect().SetUnknown([]byte{0xff})
+	s := mustSign(t, mustIssue(t, ca, identity("alice"), testNow()), wire.DomainDial, garbage)
+	_, payload, err := Open(s, wire.DomainDial, ca.Cert, testNow())
+	if err != nil || !bytes.Equal(payload, []byte{0xff}) {
+		t.Errorf("got %x, %v", payload, err)
+	}
 	signer, err := OpenInto(s, wire.DomainDial, ca.Cert, testNow(), new(wire.Dial))
-	if err != nil && (!errors.Is(err, ErrMalformed) || signer.Leaf != nil) {
-		t.Errorf("got %v, %v", signer, err)
+	wantErr(t, "decoded", err, ErrMalformed)
+	if signer.Leaf != nil {
+		t.Errorf("got a signer with the error: %v", signer)
 	}
 }
 
