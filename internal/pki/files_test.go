@@ -154,7 +154,7 @@ func TestIdentityFileRefused(t *testing.T) {
 		{"list", "[]", "array"},
 		{"null", "null", "key"},
 		{"two", good + good, "follows"},
-		{"unknown field", swap(`"network"`, `"netwrok"`), `"netwrok"`},
+		{"unknown field", swap(`"network"`, `"networks"`), `"networks"`},
 		{"wrong type", swap(`"acme.example"`, `7`), "network: a JSON number, want string"},
 		{"other network", swap(`"acme.example"`, `"other"`), `network: "other"`},
 		{"other id", swap(`"alice"`, `"bob"`), `id: "bob"`},

@@ -20,7 +20,7 @@ import (
 // TicketVersion is the version of tickets that this code makes and takes.
 const TicketVersion = 1
 
-// ErrTicket: the ticket is genuine, but not for what it was shown for.
+// ErrTicket says that a ticket is genuine, but not for what it was shown for.
 var ErrTicket = errors.New("ticket is for something else")
 
 // SignTicket signs t by a controller's credential, and sets its version.

@@ -24,7 +24,7 @@ const (
 	maxTokenAddresses = 64
 )
 
-// ErrTokenExpired: the token's time is over; a new one must be made.
+// ErrTokenExpired says that the token's time is over: a new one must be made.
 var ErrTokenExpired = errors.New("token expired")
 
 // Token is what an operator carries to an enrollee.
