@@ -109,9 +109,9 @@ func (o *object) need(key string, need bool) {
 	}
 }
 
-// text reads a string, which must not be empty.
-func (o *object) text(key string, need bool) string {
-	o.need(key, need)
+// text reads a string, which must be there and not be empty.
+func (o *object) text(key string) string {
+	o.need(key, required)
 	var s string
 	o.into(key, &s, "a string")
 	if o.has(key) && s == "" {
@@ -137,7 +137,7 @@ func (o *object) boolean(key string) bool {
 	return b
 }
 
-func (o *object) router() dialer.Key { return dialer.Key(o.text("router", required)) }
+func (o *object) router() dialer.Key { return dialer.Key(o.text("router")) }
 
 // listeners reads the list of listeners; absent means none.
 func (o *object) listeners() []ginnel.Listener {
@@ -154,7 +154,7 @@ func (o *object) listeners() []ginnel.Listener {
 			o.refuse("listeners", "listener %d: %s", i+1, err)
 			return nil
 		}
-		l := ginnel.Listener{Address: ginnel.Address(inner.text("address", required))}
+		l := ginnel.Listener{Address: ginnel.Address(inner.text("address"))}
 		inner.into("groups", &l.Groups, "a list of names")
 		if err := inner.finish(); err != nil {
 			o.refuse("listeners", "listener %d: %s", i+1, err)

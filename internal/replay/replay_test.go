@@ -68,8 +68,10 @@ func TestBadScripts(t *testing.T) {
 		{"config key", `{"at":"0s","do":"config","workers":3}`, "line 1: workers: unknown key"},
 		{"config type", `{"at":"0s","do":"config","maxWorkers":"3"}`, `line 1: maxWorkers: "3" is not a whole number`},
 		{"config fraction", `{"at":"0s","do":"config","maxWorkers":1.5}`, `line 1: maxWorkers: 1.5 is not a whole number`},
-		{"config value", `{"at":"0s","do":"config","minRetryInterval":"2s","maxRetryInterval":"1s","retryBackoffFactor":0.5}`,
-			"line 1: minRetryInterval: 2s is longer than maxRetryInterval, 1s\nretryBackoffFactor: 0.5 is not a number of 1 or more"},
+		{
+			"config value", `{"at":"0s","do":"config","minRetryInterval":"2s","maxRetryInterval":"1s","retryBackoffFactor":0.5}`,
+			"line 1: minRetryInterval: 2s is longer than maxRetryInterval, 1s\nretryBackoffFactor: 0.5 is not a number of 1 or more",
+		},
 		{"listeners type", `{"at":"0s","do":"store","router":"r","listeners":{}}`, "line 1: listeners: {} is not a list"},
 		{"listener type", `{"at":"0s","do":"store","router":"r","listeners":["tls:a:1"]}`, "line 1: listeners: listener 1: not a JSON object"},
 		{"listener key", `{"at":"0s","do":"store","router":"r","listeners":[{"address":"a","group":"x"}]}`, "line 1: listeners: listener 1: group: unknown key"},
@@ -116,10 +118,11 @@ func TestSameSeedSameLines(t *testing.T) {
 		}
 		return out.String()
 	}
-	if run(1) != run(1) {
+	first := run(1)
+	if run(1) != first {
 		t.Error("two runs with one seed differ")
 	}
-	if run(1) == run(2) {
+	if run(2) == first {
 		t.Error("two seeds give the same run")
 	}
 }

@@ -123,7 +123,7 @@ func (s *script) parseLine(text []byte, first bool) (line, error) {
 		return line{}, err
 	}
 	l := line{at: o.duration("at", required)}
-	switch do := o.text("do", required); do {
+	switch do := o.text("do"); do {
 	case "config":
 		if !first {
 			o.refuse("do", "config must be the first line")
@@ -137,7 +137,7 @@ func (s *script) parseLine(text []byte, first bool) (line, error) {
 	case "delete":
 		l.do = remove{o.router()}
 	case "connect":
-		l.do = connect{o.router(), o.text("conn", required)}
+		l.do = connect{o.router(), o.text("conn")}
 	case "disconnect":
 		l.do = parseDisconnect(o)
 	case "redial":
@@ -174,7 +174,7 @@ func (s *script) parseConfig(o *object) {
 func parseDisconnect(o *object) disconnect {
 	d := disconnect{router: o.router()}
 	if o.has("conn") {
-		name := o.text("conn", required)
+		name := o.text("conn")
 		d.conn = &name
 	}
 	return d
@@ -182,9 +182,9 @@ func parseDisconnect(o *object) disconnect {
 
 func parseNet(o *object) network {
 	n := network{
-		address: ginnel.Address(o.text("address", required)),
+		address: ginnel.Address(o.text("address")),
 		dial: outcome{
-			kind: o.text("dial", required), after: o.duration("after", optional),
+			kind: o.text("dial"), after: o.duration("after", optional),
 			life: -1,
 		},
 	}

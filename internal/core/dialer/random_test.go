@@ -4,6 +4,7 @@
 package dialer
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -106,7 +107,7 @@ func (c *chaos) account(a Action) {
 	case Hangup:
 		c.end(a.Key, a.Attempt)
 	case Answered:
-		if a.Err != ErrTimeout { // it came with a Hangup
+		if !errors.Is(a.Err, ErrTimeout) { // it came with a Hangup
 			c.end(a.Key, a.Attempt)
 		}
 	case Scan:
