@@ -155,28 +155,45 @@ func printAnswer(cmd *cobra.Command, a explain.Answer) error {
 	for i, id := range a.Path {
 		routers[i] = visible(string(id))
 	}
-	fmt.Fprintf(out, "%s costs %s\n", strings.Join(routers, " > "), a.Cost)
-	if len(a.Hops) > 0 {
-		var rows [][]string
-		for _, h := range a.Hops {
-			rows = append(rows, []string{string(h.Link), string(h.Router), h.LinkCost.String(), h.RouterCost.String()})
-		}
-		fmt.Fprintln(out)
-		if err := printTable(out, []string{"LINK", "ROUTER", "LINK COST", "ROUTER COST"}, rows); err != nil {
-			return err
-		}
+	if err := writeText(out, strings.Join(routers, " > ")+" costs "+a.Cost.String()+"\n"); err != nil {
+		return err
 	}
-	if a.Terminator == "" {
+	if err := printHops(out, a.Hops); err != nil || a.Terminator == "" {
+		return err
+	}
+	return printCandidates(out, a)
+}
+
+func printHops(out io.Writer, hops []explain.Hop) error {
+	if len(hops) == 0 {
 		return nil
 	}
+	var rows [][]string
+	for _, h := range hops {
+		rows = append(rows, []string{string(h.Link), string(h.Router), h.LinkCost.String(), h.RouterCost.String()})
+	}
+	return printSection(out, []string{"LINK", "ROUTER", "LINK COST", "ROUTER COST"}, rows)
+}
+
+func printCandidates(out io.Writer, a explain.Answer) error {
 	var rows [][]string
 	for _, c := range a.Candidates {
 		chosen := ""
 		if c.Terminator == a.Terminator {
 			chosen = "chosen"
 		}
-		rows = append(rows, []string{string(c.Terminator), c.Precedence.String(), c.Static.String(), c.Dynamic.String(), c.Path.String(), c.Total.String(), chosen})
+		rows = append(rows, []string{
+			string(c.Terminator), c.Precedence.String(), c.Static.String(), c.Dynamic.String(),
+			c.Path.String(), c.Total.String(), chosen,
+		})
 	}
-	fmt.Fprintln(out)
-	return printTable(out, []string{"TERMINATOR", "PRECEDENCE", "STATIC", "DYNAMIC", "PATH", "TOTAL", "CHOICE"}, rows)
+	return printSection(out, []string{"TERMINATOR", "PRECEDENCE", "STATIC", "DYNAMIC", "PATH", "TOTAL", "CHOICE"}, rows)
+}
+
+// printSection writes a table after an empty line.
+func printSection(out io.Writer, titles []string, rows [][]string) error {
+	if err := writeText(out, "\n"); err != nil {
+		return err
+	}
+	return printTable(out, titles, rows)
 }

@@ -6,6 +6,7 @@ package circuit
 import (
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/path"
@@ -64,4 +65,20 @@ func Choose(trees *path.Trees, ingress ginnel.RouterID, candidates []terminator.
 	choice.Path, _ = tree.To(choice.Terminator.Router)
 	choice.Hops = trees.Snapshot().Hops(choice.Path)
 	return choice, nil
+}
+
+// StartRetry is when to ask again a controller that has just started.
+const StartRetry = time.Second
+
+// WhileStarting gives the error that a controller answers while it has not
+// heard of every router yet: it does not know that there is nothing, so BUSY
+// stands in place of what says so. Other errors stay as they are.
+func WhileStarting(err *ginnel.DialError) *ginnel.DialError {
+	unsure := []ginnel.Code{ginnel.NoTerminators, ginnel.NoOnlineTerminators, ginnel.NoTerminatorForInstance, ginnel.NoPath}
+	if !slices.Contains(unsure, err.Code) {
+		return err
+	}
+	busy := ginnel.Errorf(ginnel.Busy, "the controller has just started and does not know all routers yet: %s", err.Message)
+	busy.RetryAfter = StartRetry
+	return busy
 }

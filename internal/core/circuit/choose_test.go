@@ -23,8 +23,11 @@ func TestChoose(t *testing.T) {
 		{"path cost decides", "AB=5 AC=1 t1@B t2@C", Exclusions{}, "t2 [A C] 11"},
 		{"static cost decides", "AB=5 AC=1 t1@B t2@C=9", Exclusions{}, "t1 [A B] 15"},
 		{"excluded terminator", "AB=5 AC=1 t1@B t2@C", Exclusions{Terminators: []ginnel.TerminatorID{"t2"}}, "t1 [A B] 15"},
-		{"excluded router", "AB=5 AC=1 BC=1 t2@C", Exclusions{Exclusions: path.Exclusions{Routers: []ginnel.RouterID{"C"}}},
-			"NO_PATH: ingress router A: no path to any terminator's router: C"},
+		{
+			"excluded router", "AB=5 AC=1 BC=1 t2@C",
+			Exclusions{Exclusions: path.Exclusions{Routers: []ginnel.RouterID{"C"}}},
+			"NO_PATH: ingress router A: no path to any terminator's router: C",
+		},
 		{"excluded link", "AB=5 AC=1 BC=1 t2@C", Exclusions{Exclusions: path.Exclusions{Links: []ginnel.LinkID{"AC"}}}, "t2 [A B C] 26"},
 		{"all excluded", "AB=5 t1@B", Exclusions{Terminators: []ginnel.TerminatorID{"t1"}}, "NO_TERMINATORS: the service has no terminators"},
 		{"ingress gone", "BC=1 t1@B", Exclusions{}, "NO_PATH: ingress router A: no path to any terminator's router: B"},
@@ -79,6 +82,19 @@ func BenchmarkChoose(b *testing.B) {
 	for b.Loop() {
 		if _, err := Choose(trees, "router-999", candidates, terminator.Query{}, Exclusions{}, rng); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestWhileStarting(t *testing.T) {
+	for _, code := range []ginnel.Code{ginnel.NoTerminators, ginnel.NoOnlineTerminators, ginnel.NoTerminatorForInstance, ginnel.NoPath} {
+		if got := WhileStarting(ginnel.Errorf(code, "none")); got.Code != ginnel.Busy || got.RetryAfter != StartRetry {
+			t.Errorf("%v: got %+v, want BUSY", code, got)
+		}
+	}
+	for _, code := range []ginnel.Code{ginnel.InvalidStrategy, ginnel.NotAuthorized, ginnel.RouterResponseTimeout} {
+		if got := WhileStarting(ginnel.Errorf(code, "x")); got.Code != code {
+			t.Errorf("%v: got %+v, want it unchanged", code, got)
 		}
 	}
 }

@@ -58,3 +58,25 @@ type Exclusions struct {
 
 // Empty reports whether nothing is excluded.
 func (x Exclusions) Empty() bool { return len(x.Routers) == 0 && len(x.Links) == 0 }
+
+// CostOf gives what a path costs in this snapshot; false when one of its
+// routers or links is not there.
+func (s *Snapshot) CostOf(p Path) (ginnel.Cost, bool) {
+	if len(p.Routers) == 0 || !s.Connected(p.Routers[0]) {
+		return 0, false
+	}
+	hops := s.Hops(p)
+	var cost ginnel.Cost
+	for _, h := range hops {
+		cost = cost.Add(h.LinkCost.Add(h.RouterCost))
+	}
+	return cost, len(hops) == len(p.Links)
+}
+
+// WorthMoving reports whether a running circuit should leave a path of cost now
+// for one of cost best: the gain has to be more than a fifth and more than the
+// cost of a hop, so that noise moves nothing back and forth.
+func WorthMoving(now, best ginnel.Cost) bool {
+	gain := now - best
+	return gain > now/5 && gain > ginnel.MinRouterCost
+}

@@ -36,29 +36,66 @@ func TestPaths(t *testing.T) {
 		links   []ginnel.Link
 		want    string
 	}{
-		{"ingress costs nothing", []Router{{ID: "A", Cost: ginnel.Units(500), Connected: true}, {ID: "B", Connected: true}},
-			[]ginnel.Link{link("x", "A", "B", 1, 5*time.Millisecond)}, "[A B] [x] 16"},
-		{"router cost above the least", []Router{{ID: "A", Connected: true}, {ID: "B", Cost: ginnel.Units(12), Connected: true}},
-			[]ginnel.Link{link("x", "A", "B", 1, 0)}, "[A B] [x] 13"},
-		{"parallel links, the cheaper", routers("A", "B"),
-			[]ginnel.Link{link("x", "A", "B", 2, 0), link("y", "B", "A", 1, 0)}, "[A B] [y] 11"},
-		{"parallel links, the smaller id", routers("A", "B"),
-			[]ginnel.Link{link("y", "A", "B", 1, 0), link("x", "A", "B", 1, 0)}, "[A B] [x] 11"},
-		{"L40: no overflow", routers("A", "B", "C"),
-			[]ginnel.Link{link("ac", "A", "C", 2e9, 0), link("cb", "C", "B", 2e9, 0), link("x", "A", "B", 1, 0)}, "[A B] [x] 11"},
-		{"L41: the measured link", routers("A", "B"),
-			[]ginnel.Link{unmeasured, link("y", "A", "B", 1, 5*time.Millisecond)}, "[A B] [y] 16"},
+		{
+			"ingress costs nothing",
+			[]Router{{ID: "A", Cost: ginnel.Units(500), Connected: true}, {ID: "B", Connected: true}},
+			[]ginnel.Link{link("x", "A", "B", 1, 5*time.Millisecond)},
+			"[A B] [x] 16",
+		},
+		{
+			"router cost above the least",
+			[]Router{{ID: "A", Connected: true}, {ID: "B", Cost: ginnel.Units(12), Connected: true}},
+			[]ginnel.Link{link("x", "A", "B", 1, 0)},
+			"[A B] [x] 13",
+		},
+		{
+			"parallel links, the cheaper", routers("A", "B"),
+			[]ginnel.Link{link("x", "A", "B", 2, 0), link("y", "B", "A", 1, 0)},
+			"[A B] [y] 11",
+		},
+		{
+			"parallel links, the smaller id", routers("A", "B"),
+			[]ginnel.Link{link("y", "A", "B", 1, 0), link("x", "A", "B", 1, 0)},
+			"[A B] [x] 11",
+		},
+		{
+			"L40: no overflow", routers("A", "B", "C"),
+			[]ginnel.Link{link("ac", "A", "C", 2e9, 0), link("cb", "C", "B", 2e9, 0), link("x", "A", "B", 1, 0)},
+			"[A B] [x] 11",
+		},
+		{
+			"L41: the measured link", routers("A", "B"),
+			[]ginnel.Link{unmeasured, link("y", "A", "B", 1, 5*time.Millisecond)},
+			"[A B] [y] 16",
+		},
 		{"unmeasured but alone", routers("A", "B"), []ginnel.Link{unmeasured}, "[A B] [x] 1011"},
 		{"down", routers("A", "B"), []ginnel.Link{down}, "none"},
-		{"no router between", []Router{{ID: "A", Connected: true}, {ID: "B", Connected: true}, {ID: "T", Connected: false}},
-			[]ginnel.Link{link("x", "A", "T", 1, 0), link("y", "T", "B", 1, 0)}, "none"},
-		{"no traversal", []Router{{ID: "A", NoTraversal: true, Connected: true}, {ID: "B", NoTraversal: true, Connected: true}, {ID: "T", NoTraversal: true, Connected: true}},
-			[]ginnel.Link{link("x", "A", "T", 1, 0), link("y", "T", "B", 1, 0)}, "none"},
-		{"no traversal at the ends", []Router{{ID: "A", NoTraversal: true, Connected: true}, {ID: "B", NoTraversal: true, Connected: true}, {ID: "T", Connected: true}},
-			[]ginnel.Link{link("x", "A", "T", 1, 0), link("y", "T", "B", 1, 0)}, "[A T B] [x y] 22"},
-		{"capped costs tie by id", routers("A", "B", "C"),
-			[]ginnel.Link{link("ab", "A", "B", int64(ginnel.MaxCost), 0), link("ca", "C", "A", 0, 0), link("cb", "C", "B", int64(ginnel.MaxCost), 0),
-				link("aa", "A", "B", int64(ginnel.MaxCost), 0)}, "[A B] [aa] 9223372036854.775"},
+		{
+			"no router between",
+			[]Router{{ID: "A", Connected: true}, {ID: "B", Connected: true}, {ID: "T", Connected: false}},
+			[]ginnel.Link{link("x", "A", "T", 1, 0), link("y", "T", "B", 1, 0)},
+			"none",
+		},
+		{
+			"no traversal",
+			[]Router{{ID: "A", NoTraversal: true, Connected: true}, {ID: "B", NoTraversal: true, Connected: true}, {ID: "T", NoTraversal: true, Connected: true}},
+			[]ginnel.Link{link("x", "A", "T", 1, 0), link("y", "T", "B", 1, 0)},
+			"none",
+		},
+		{
+			"no traversal at the ends",
+			[]Router{{ID: "A", NoTraversal: true, Connected: true}, {ID: "B", NoTraversal: true, Connected: true}, {ID: "T", Connected: true}},
+			[]ginnel.Link{link("x", "A", "T", 1, 0), link("y", "T", "B", 1, 0)},
+			"[A T B] [x y] 22",
+		},
+		{
+			"capped costs tie by id", routers("A", "B", "C"),
+			[]ginnel.Link{
+				link("ab", "A", "B", int64(ginnel.MaxCost), 0), link("ca", "C", "A", 0, 0), link("cb", "C", "B", int64(ginnel.MaxCost), 0),
+				link("aa", "A", "B", int64(ginnel.MaxCost), 0),
+			},
+			"[A B] [aa] 9223372036854.775",
+		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -229,5 +266,35 @@ func BenchmarkTo(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		tree.To("router-990")
+	}
+}
+
+// L43: a router's cost is raised from 10 to 1000; its paths are worth leaving,
+// and the one taken instead is not worth leaving again.
+func TestL43_RaisedCostMovesOnce(t *testing.T) {
+	links := []ginnel.Link{link("ab", "A", "B", 1, 0), link("bd", "B", "D", 1, 0), link("ac", "A", "C", 2, 0), link("cd", "C", "D", 2, 0)}
+	rs := routers("A", "B", "C", "D")
+	before, _ := New(ginnel.MinRouterCost, rs, links).Tree("A", Exclusions{}).To("D")
+	rs[1].Cost = ginnel.Units(1000)
+	s := New(ginnel.MinRouterCost, rs, links)
+	now, ok := s.CostOf(before)
+	best, _ := s.Tree("A", Exclusions{}).To("D")
+	if !ok || now != ginnel.Units(1012) || best.HasRouter("B") || !WorthMoving(now, best.Cost) {
+		t.Errorf("the old path costs %v %v, the best is %v", now, ok, best)
+	}
+	if again, _ := s.CostOf(best); WorthMoving(again, best.Cost) || again != best.Cost {
+		t.Errorf("the new path costs %v, and is left again", again)
+	}
+	if WorthMoving(ginnel.Units(34), ginnel.Units(26)) || WorthMoving(ginnel.Units(100), ginnel.Units(85)) {
+		t.Error("a small gain moves circuits")
+	}
+	if _, ok := New(0, rs, links[1:]).CostOf(before); ok {
+		t.Error("a path without its link has a cost")
+	}
+	if _, ok := New(0, nil, nil).CostOf(before); ok {
+		t.Error("a path without its ingress has a cost")
+	}
+	if _, ok := s.CostOf(Path{}); ok {
+		t.Error("no path has a cost")
 	}
 }

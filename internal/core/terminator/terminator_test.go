@@ -64,8 +64,12 @@ func TestChoose(t *testing.T) {
 		{"all offline", []Candidate{with(at("a", 1), offline)}, Query{}, "NO_ONLINE_TERMINATORS: no terminator's router is connected: r-a"},
 		{"no path wins over offline", []Candidate{with(at("a", 1), offline), with(at("b", 1), cutOff)}, Query{}, "NO_PATH: no path to any terminator's router: r-a, r-b"},
 		{"no such instance", []Candidate{with(at("a", 1), offline)}, Query{Instance: "x"}, `NO_TERMINATOR_FOR_INSTANCE: no terminator has instance "x"`},
-		{"instance offline, others online", []Candidate{at("a", 1), with(with(at("b", 2), instance("x")), offline)}, Query{Instance: "x"},
-			"NO_ONLINE_TERMINATORS: no terminator's router is connected: r-b"},
+		{
+			"instance offline, others online",
+			[]Candidate{at("a", 1), with(with(at("b", 2), instance("x")), offline)},
+			Query{Instance: "x"},
+			"NO_ONLINE_TERMINATORS: no terminator's router is connected: r-b",
+		},
 		{"unknown strategy", []Candidate{at("a", 1)}, Query{Strategy: "fastest"}, `INVALID_STRATEGY: unknown strategy "fastest"`},
 	}
 	for _, c := range cases {
