@@ -1,0 +1,144 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e && linux
+
+package tunnel
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/dns"
+)
+
+const childVariable = "GINNEL_TEST_TUNNEL"
+
+// init makes this program a tunneler when a test started it as one.
+func init() {
+	if os.Getenv(childVariable) == "" {
+		return
+	}
+	if err := runChild(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func runChild() error {
+	site, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, "site ", r.Host) })}
+	go func() { _ = server.Serve(site) }()
+	broken := web("broken.internal")
+	broken.ID = "broken"
+	d := newTwin(web("web.internal", "*.w.internal"), broken)
+	d.dial = func(ctx context.Context, s ginnel.ServiceID, _ Meta) (net.Conn, error) {
+		if s == "broken" {
+			return nil, ginnel.Errorf(ginnel.NoOnlineTerminators, "none")
+		}
+		return Connect(ctx, ginnel.Address("tcp:"+site.Addr().String()))
+	}
+	tunnel, err := Open(Config{
+		Dialer: d, DNS: "127.0.0.1:53", Intercept: true,
+		Names: dns.Config{Zones: []string{"internal"}, StateFile: os.Getenv(childVariable)},
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-tunnel.Ready()
+		fmt.Println("ready")
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the test closes it
+		cancel()
+	}()
+	return tunnel.Run(ctx)
+}
+
+func TestE2E_UnchangedProgram(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces take root")
+	}
+	name := "ginnel-" + strings.ToLower(rand.Text()[:10])
+	if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
+		t.Skipf("ip netns add: %v: %s", err, out)
+	}
+	etc := filepath.Join("/etc/netns", name) // what ip netns exec shows as /etc
+	t.Cleanup(func() {
+		_ = exec.Command("ip", "netns", "del", name).Run()
+		_ = os.RemoveAll(etc)
+		_ = os.Remove("/etc/netns") // fails, as it should, if others use it
+	})
+	if err := os.MkdirAll(etc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(etc, "resolv.conf"), []byte("nameserver 127.0.0.1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inside := func(args ...string) *exec.Cmd {
+		return exec.Command("ip", append([]string{"netns", "exec", name}, args...)...)
+	}
+	if out, err := inside("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := inside(program)
+	cmd.Env = append(os.Environ(), childVariable+"="+filepath.Join(t.TempDir(), "names.json"))
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	if line, _ := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("child says %q", line)
+	}
+	for _, test := range []struct {
+		url, want string
+		exit      int
+	}{
+		{"http://web.internal/", "site web.internal", 0},
+		{"http://WEB.internal/", "site WEB.internal", 0},
+		{"http://first.w.internal/", "site first.w.internal", 0}, // its listener is there with the answer
+		{"http://web.internal:81/", "", 7},                       // refused
+		{"http://broken.internal/", "", 56},                      // reset
+		{"http://nope.internal/", "", 6},                         // no such name
+	} {
+		curl := inside("curl", "--silent", "--max-time", "10", test.url)
+		got, err := curl.Output()
+		if string(got) != test.want || curl.ProcessState.ExitCode() != test.exit {
+			t.Errorf("curl %s: got %q, %v; want %q, exit %d", test.url, got, err, test.want, test.exit)
+		}
+	}
+	_ = stdin.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("tunneler ended with %v", err)
+	}
+	if out, err := inside("ip", "route", "show", "table", "all").Output(); err != nil || strings.Contains(string(out), "100.64.0.0") {
+		t.Errorf("routes after: %v\n%s", err, out)
+	}
+}
