@@ -16,7 +16,7 @@ func (d *Dialer) evaluate(e *entry) {
 	case d.running < d.cfg.MaxWorkers:
 		d.submit(e)
 		d.start(e)
-	case len(d.pool) < d.cfg.QueueSize:
+	case d.pool.len < d.cfg.QueueSize:
 		d.submit(e)
 		d.timers.remove(e)
 		d.seq++
@@ -47,8 +47,8 @@ func (d *Dialer) start(e *entry) {
 
 // fill gives free workers to those who wait, first come first served.
 func (d *Dialer) fill() {
-	for d.running < d.cfg.MaxWorkers && len(d.pool) > 0 {
-		e := d.pool[0].e
+	for d.running < d.cfg.MaxWorkers && d.pool.len > 0 {
+		e := d.pool.at(0).e
 		d.pool.remove(e)
 		d.start(e)
 	}

@@ -133,8 +133,8 @@ func (d *Dialer) Deadline() time.Time {
 		return time.Time{}
 	}
 	at := d.scan.next
-	if len(d.timers) > 0 {
-		at = min(at, d.timers[0].due)
+	if d.timers.len > 0 {
+		at = min(at, d.timers.at(0).due)
 	}
 	return d.at(at)
 }
@@ -158,10 +158,10 @@ func (d *Dialer) begin(now time.Time) {
 func (d *Dialer) tick() {
 	d.scanIfDue()
 	for range tickBatch {
-		if len(d.timers) == 0 || d.timers[0].due > d.now {
+		if d.timers.len == 0 || d.timers.at(0).due > d.now {
 			return
 		}
-		switch e := d.timers[0].e; e.state {
+		switch e := d.timers.at(0).e; e.state {
 		case NeedsDial:
 			d.evaluate(e)
 		case Dialing:

@@ -26,15 +26,15 @@ func (d *Dialer) check() error {
 	if live != d.running {
 		return fmt.Errorf("%d entries have a live attempt, running is %d", live, d.running)
 	}
-	if len(d.pool) > 0 && d.running < d.cfg.MaxWorkers {
-		return fmt.Errorf("%d wait for a worker while %d of %d run", len(d.pool), d.running, d.cfg.MaxWorkers)
+	if d.pool.len > 0 && d.running < d.cfg.MaxWorkers {
+		return fmt.Errorf("%d wait for a worker while %d of %d run", d.pool.len, d.running, d.cfg.MaxWorkers)
 	}
-	if n := len(d.timers) + len(d.pool); n != len(d.entries) {
+	if n := d.timers.len + d.pool.len; n != len(d.entries) {
 		return fmt.Errorf("%d places in queues for %d entries", n, len(d.entries))
 	}
-	for _, q := range []queue{d.timers, d.pool} {
-		for i, p := range q {
-			if i > 0 && p.before(q[(i-1)/4]) {
+	for _, q := range []*queue{&d.timers, &d.pool} {
+		for i := range q.len {
+			if i > 0 && q.at(i).before(q.at((i-1)/4)) {
 				return fmt.Errorf("place %d of a queue is before its parent", i)
 			}
 		}
@@ -43,9 +43,9 @@ func (d *Dialer) check() error {
 }
 
 func (d *Dialer) checkEntry(key Key, e *entry) error {
-	q := d.timers
+	q := &d.timers
 	if e.state == Dialing && e.attempt == 0 {
-		q = d.pool
+		q = &d.pool
 	}
 	_, up := d.conns[key]
 	switch {
@@ -55,7 +55,7 @@ func (d *Dialer) checkEntry(key Key, e *entry) error {
 		return fmt.Errorf("an entry has no state")
 	case len(e.addrs) == 0 || int(e.addrIndex) >= len(e.addrs):
 		return fmt.Errorf("index %d of %d addresses", e.addrIndex, len(e.addrs))
-	case e.pos < 0 || int(e.pos) >= len(q) || q[e.pos].e != e:
+	case e.pos < 0 || int(e.pos) >= q.len || q.at(int(e.pos)).e != e:
 		return fmt.Errorf("does not stand at %d of its queue", e.pos)
 	case e.attempt != 0 && e.state != Dialing:
 		return fmt.Errorf("has live attempt %d", e.attempt)

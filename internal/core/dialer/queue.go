@@ -6,8 +6,17 @@ package dialer
 // queue is a heap of entries with four children to a node, earliest first;
 // equal instants in the order in which they were put in. An entry stands in at
 // most one queue and at most once, at entry.pos. What is compared lies in the
-// queue itself: a million entries are not touched to move one.
-type queue []place
+// queue itself, so entries are not read to move one. It grows by blocks: no step
+// has to copy a million places.
+type queue struct {
+	blocks []*block
+	len    int
+}
+
+// blockLen is a power of two.
+const blockLen = 1024
+
+type block [blockLen]place
 
 type place struct {
 	due instant
@@ -15,36 +24,48 @@ type place struct {
 	e   *entry
 }
 
-func (p place) before(o place) bool {
+func (p *place) before(o *place) bool {
 	return p.due < o.due || p.due == o.due && p.seq < o.seq
+}
+
+// at gives the place with this index; 0 is the earliest.
+func (q *queue) at(i int) *place {
+	return &q.blocks[uint(i)/blockLen][uint(i)%blockLen]
 }
 
 // put inserts e, or moves it if it stands in q already.
 func (q *queue) put(e *entry, due instant, seq uint64) {
 	p := place{due, seq, e}
-	if e.pos == notQueued {
-		*q = append(*q, p)
-		q.up(len(*q)-1, p)
+	if e.pos != notQueued {
+		q.settle(int(e.pos), p)
 		return
 	}
-	q.settle(int(e.pos), p)
+	if q.len == len(q.blocks)*blockLen {
+		q.blocks = append(q.blocks, new(block))
+	}
+	q.len++
+	q.up(q.len-1, p)
 }
 
 // remove takes e out; it must stand in q.
 func (q *queue) remove(e *entry) {
-	i, last := int(e.pos), len(*q)-1
-	moved := (*q)[last]
-	(*q)[last] = place{}
-	*q = (*q)[:last]
-	if i < last {
+	q.len--
+	i, last := int(e.pos), q.at(q.len)
+	moved := *last
+	*last = place{}
+	if i < q.len {
 		q.settle(i, moved)
 	}
 	e.pos = notQueued
+	if spare := len(q.blocks) - 1; q.len < (spare-1)*blockLen {
+		q.blocks[spare] = nil
+		q.blocks = q.blocks[:spare]
+	}
 }
 
 // settle puts p at i or where it belongs from there.
 func (q *queue) settle(i int, p place) {
-	if i > 0 && p.before((*q)[(i-1)/4]) {
+	if i > 0 && p.before(q.at((i-1)/4)) {
 		q.up(i, p)
 	} else {
 		q.down(i, p)
@@ -52,40 +73,39 @@ func (q *queue) settle(i int, p place) {
 }
 
 func (q *queue) up(i int, p place) {
-	h := *q
 	for i > 0 {
 		parent := (i - 1) / 4
-		if !p.before(h[parent]) {
+		if !p.before(q.at(parent)) {
 			break
 		}
-		h[i] = h[parent]
-		h[i].e.pos = int32(i)
+		q.set(i, *q.at(parent))
 		i = parent
 	}
-	h[i] = p
-	p.e.pos = int32(i)
+	q.set(i, p)
 }
 
 func (q *queue) down(i int, p place) {
-	h := *q
 	for {
 		first := 4*i + 1
-		if first >= len(h) {
+		if first >= q.len {
 			break
 		}
 		least := first
-		for c := first + 1; c < min(first+4, len(h)); c++ {
-			if h[c].before(h[least]) {
+		for c := first + 1; c < min(first+4, q.len); c++ {
+			if q.at(c).before(q.at(least)) {
 				least = c
 			}
 		}
-		if !h[least].before(p) {
+		if !q.at(least).before(&p) {
 			break
 		}
-		h[i] = h[least]
-		h[i].e.pos = int32(i)
+		q.set(i, *q.at(least))
 		i = least
 	}
-	h[i] = p
+	q.set(i, p)
+}
+
+func (q *queue) set(i int, p place) {
+	*q.at(i) = p
 	p.e.pos = int32(i)
 }

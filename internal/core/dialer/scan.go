@@ -55,10 +55,10 @@ func (d *Dialer) scanPage(ev ScanPage) {
 // clockJump makes all waiting entries due, ScanSpread apart, none later than it
 // was. It is the one event that looks at every entry: it follows a sleep.
 func (d *Dialer) clockJump() {
-	waiting := make([]place, 0, len(d.timers))
-	for _, p := range d.timers {
-		if p.e.state == NeedsDial {
-			waiting = append(waiting, p)
+	waiting := make([]place, 0, d.timers.len)
+	for i := range d.timers.len {
+		if p := d.timers.at(i); p.e.state == NeedsDial {
+			waiting = append(waiting, *p)
 		}
 	}
 	slices.SortFunc(waiting, func(a, b place) int {

@@ -32,7 +32,7 @@ type Stats struct {
 func (d *Dialer) Stats() Stats {
 	s := d.stats
 	s.Tracked, s.Running = len(d.entries), d.running
-	s.Queued, s.Conns = len(d.pool), len(d.conns)
+	s.Queued, s.Conns = d.pool.len, len(d.conns)
 	return s
 }
 
