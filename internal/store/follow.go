@@ -14,8 +14,8 @@ const (
 	probeLimit  = 4 * time.Second        // how long one question for it may take
 	stallAfter  = 3 * time.Second        // a watch this far behind the head is replaced
 	retryAfter  = 100 * time.Millisecond // before a lost watch or load is tried again
-	reloadAfter = 3                      // lost watches in a row, none of which reported anything
-	loadPage    = 1000                   // records
+	reloadAfter = 2                      // lost watches in a row, none of which reported anything
+	loadPage    = 5000                   // records; etcd counts all that remain for each page
 )
 
 var (

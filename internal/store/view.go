@@ -172,12 +172,12 @@ func (v *View) set(kind Kind, id string, kv KV) (change Change, err error) {
 	return Change{Kind: kind, ID: id, Old: old.record, New: e.record, Revision: kv.Revision}, err
 }
 
-func (v *View) index(old, new any) {
-	if t, ok := old.(ginnel.Terminator); ok {
+func (v *View) index(before, now any) {
+	if t, ok := before.(ginnel.Terminator); ok {
 		v.byService.Delete(ref{string(t.Service), string(t.ID)})
 		v.byRouter.Delete(ref{string(t.Router), string(t.ID)})
 	}
-	if t, ok := new.(ginnel.Terminator); ok {
+	if t, ok := now.(ginnel.Terminator); ok {
 		v.byService.ReplaceOrInsert(ref{string(t.Service), string(t.ID)})
 		v.byRouter.ReplaceOrInsert(ref{string(t.Router), string(t.ID)})
 	}

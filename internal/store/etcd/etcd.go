@@ -26,6 +26,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.uber.org/zap"
 
 	"github.com/ginnel/ginnel/internal/store"
 )
@@ -90,7 +91,8 @@ func Open(ctx context.Context, dir string, opts Options) (*Backend, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, opts.StartTimeout)
 	defer cancel()
-	server, err := start(ctx, configure(dir, opts))
+	logger, last := bridge(opts.Logger)
+	server, err := start(ctx, configure(dir, logger), last)
 	if err != nil {
 		err = fmt.Errorf("open store in %s: %w", dir, err)
 		if !errors.Is(err, errAbandoned) {
@@ -111,7 +113,7 @@ func makePrivate(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-func configure(dir string, opts Options) *embed.Config {
+func configure(dir string, logger *zap.Logger) *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Dir = filepath.Join(dir, "etcd")
 	cfg.Name = memberName
@@ -123,23 +125,23 @@ func configure(dir string, opts Options) *embed.Config {
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, keepRevision
 	// Nothing acknowledged may be lost: this is never a test's shortcut either.
 	cfg.UnsafeNoFsync = false
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(bridge(opts.Logger))
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	return cfg
 }
 
 // errAbandoned: a start ended such that etcd may still hold files of the
 // directory, which therefore stays locked until the process ends.
-var errAbandoned = errors.New("etcd cannot use the directory")
+var errAbandoned = errors.New("etcd cannot use the directory, which may be damaged")
 
 // start starts the server and waits until it takes writes.
-func start(ctx context.Context, cfg *embed.Config) (*embed.Etcd, error) {
+func start(ctx context.Context, cfg *embed.Config, last *lastError) (*embed.Etcd, error) {
 	type result struct {
 		server *embed.Etcd
 		err    error
 	}
 	launched := make(chan result, 1)
 	go func() {
-		server, err := launch(cfg)
+		server, err := launch(cfg, last)
 		launched <- result{server, err}
 	}()
 	var server *embed.Etcd
@@ -150,7 +152,7 @@ func start(ctx context.Context, cfg *embed.Config) (*embed.Etcd, error) {
 		}
 		server = r.server
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", errAbandoned, ctx.Err())
+		return nil, fmt.Errorf("%w: no answer: %w", errAbandoned, ctx.Err())
 	}
 	var err error
 	select {
@@ -167,11 +169,15 @@ func start(ctx context.Context, cfg *embed.Config) (*embed.Etcd, error) {
 	return nil, err
 }
 
-// launch starts the server. What etcd reports by panicking becomes an error.
-func launch(cfg *embed.Config) (server *embed.Etcd, err error) {
+// launch starts the server. What etcd reports by panicking becomes an error,
+// with the last it said before, which mostly tells more.
+func launch(cfg *embed.Config, last *lastError) (server *embed.Etcd, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			server, err = nil, fmt.Errorf("%w: %v", errAbandoned, cause)
+			if said := last.String(); said != "" {
+				err = fmt.Errorf("%w: etcd reported: %s", err, said)
+			}
 		}
 	}()
 	server, err = embed.StartEtcd(cfg)

@@ -6,6 +6,7 @@ package etcd
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -15,13 +16,25 @@ import (
 // level lower each, because what etcd finds alarming is mostly a slow disk.
 // Where etcd would end the process (its Fatal), it panics instead, with the
 // reason, so that Open can tell it.
-func bridge(log *slog.Logger) *zap.Logger {
-	return zap.New(&core{log: log}, zap.WithFatalHook(zapcore.WriteThenPanic))
+func bridge(log *slog.Logger) (*zap.Logger, *lastError) {
+	last := &lastError{}
+	return zap.New(&core{log: log, last: last}, zap.WithFatalHook(zapcore.WriteThenPanic)), last
+}
+
+// lastError keeps the last error that etcd reported.
+type lastError struct{ text atomic.Pointer[string] }
+
+func (l *lastError) String() string {
+	if text := l.text.Load(); text != nil {
+		return *text
+	}
+	return ""
 }
 
 // core is a zapcore.Core over slog.
 type core struct {
-	log *slog.Logger
+	log  *slog.Logger
+	last *lastError
 }
 
 // Enabled lets warnings and worse pass.
@@ -29,7 +42,7 @@ func (c *core) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnL
 
 // With adds fields to all that follows.
 func (c *core) With(fields []zapcore.Field) zapcore.Core {
-	return &core{log: c.log.With(attrs(fields)...)}
+	return &core{log: c.log.With(details(fields)), last: c.last}
 }
 
 // Check asks for the entry if it is enabled.
@@ -49,17 +62,26 @@ func (c *core) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	if entry.Level > zapcore.ErrorLevel {
 		level = slog.LevelError
 	}
-	c.log.Log(context.Background(), level, "etcd reports", append(attrs(fields), slog.String("text", entry.Message))...)
+	text := entry.Message
+	for _, f := range fields {
+		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
+			text += ": " + err.Error()
+		}
+	}
+	if entry.Level > zapcore.WarnLevel {
+		c.last.text.Store(&text)
+	}
+	c.log.LogAttrs(context.Background(), level, "etcd reports", slog.String("text", text), details(fields))
 	return nil
 }
 
 // Sync does nothing: slog keeps nothing back.
 func (c *core) Sync() error { return nil }
 
-func attrs(fields []zapcore.Field) []any {
+func details(fields []zapcore.Field) slog.Attr {
 	object := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
 		f.AddTo(object)
 	}
-	return []any{slog.Any("details", object.Fields)}
+	return slog.Any("details", object.Fields)
 }
