@@ -14,9 +14,10 @@ import (
 )
 
 // maxAttempts bounds how often an Update starts over. From the second attempt
-// on the writers of one process take turns, so only other controllers can
-// cause more.
-const maxAttempts = 32
+// on the writers of one process take turns, so it competes with few; but each
+// attempt may lose to another controller by chance, hence a bound of about a
+// second rather than of a few tries.
+const maxAttempts = 1000
 
 // Options of a store. The zero value is good.
 type Options struct {

@@ -227,6 +227,9 @@ func TestUnreadableRecordAllowsNothing(t *testing.T) {
 		if got := story(sub.Take()); got != "router r gone" {
 			t.Errorf("changes: %q", got)
 		}
+		if _, err := putRouter(st, ginnel.Router{ID: "r"}); !errors.Is(err, store.ErrConflict) {
+			t.Errorf("an unreadable record was overwritten unseen: %v", err)
+		}
 	})
 }
 
