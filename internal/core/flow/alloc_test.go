@@ -56,7 +56,7 @@ func (c *couple) exchange(t testing.TB) {
 					to.Consume(c.now, n)
 				case EOF:
 					to.OnEOF(c.now, fr.Generation)
-				case Resume, Reset, KeepAlive:
+				case Resume, Reset, KeepAlive, PathBroken, PathMended:
 					t.Fatalf("unexpected %v", fr.Kind)
 				}
 			}

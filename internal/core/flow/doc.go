@@ -31,7 +31,8 @@
 // DATA and EOF carry no offset. They are taken in state ready only and are in
 // order there, because every hole in a path is announced: the routers beside a
 // break send PATH_BROKEN before they pass on anything newer. That needs two rules
-// of whoever queues frames of a circuit, in a router or at an endpoint:
+// of whoever queues frames of a circuit, in a router or at an endpoint (Backlog
+// keeps them):
 //
 //  1. START, RESUME, DATA and EOF of a direction never overtake each other.
 //  2. PATH_BROKEN and RESUME throw away all START, RESUME, DATA and EOF that are

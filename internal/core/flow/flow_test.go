@@ -114,9 +114,9 @@ func show(fr Frame) string {
 		return fmt.Sprintf("%s #%d %d", text, fr.Number, fr.Offset)
 	case Reset:
 		return fmt.Sprintf("%s %s %q", text, fr.Code, fr.Text)
-	default:
-		return text
+	case Start, EOF, KeepAlive, PathBroken, PathMended:
 	}
+	return text
 }
 
 func brief(p []byte) string {

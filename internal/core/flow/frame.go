@@ -16,19 +16,21 @@ const (
 // Kind is what a frame of a circuit says.
 type Kind uint8
 
-// The kinds that an endpoint sends.
+// The kinds that an endpoint sends, and the two that routers send.
 const (
-	Start     Kind = iota // the client uses the path
-	Resume                // Offset bytes received so far; Number matches answer to question
-	Reset                 // the circuit ends with Code and Text
-	Grant                 // CREDIT: Offset bytes may have been sent on the hop
-	Ack                   // Offset bytes are consumed
-	Data                  // Payload goes on in the stream
-	EOF                   // nothing more in this direction
-	KeepAlive             // the idle path is in use
+	Start      Kind = iota // the client uses the path
+	Resume                 // Offset bytes received so far; Number matches answer to question
+	Reset                  // the circuit ends with Code and Text
+	Grant                  // CREDIT: Offset bytes may have been sent on the hop
+	Ack                    // Offset bytes are consumed
+	Data                   // Payload goes on in the stream
+	EOF                    // nothing more in this direction
+	KeepAlive              // the idle path is in use
+	PathBroken             // a hop is gone; never from Next
+	PathMended             // it is back; never from Next
 )
 
-var kindNames = [...]string{"start", "resume", "reset", "credit", "ack", "data", "eof", "keepalive"}
+var kindNames = [...]string{"start", "resume", "reset", "credit", "ack", "data", "eof", "keepalive", "path-broken", "path-mended"}
 
 // String gives the kind in lower case.
 func (k Kind) String() string {

@@ -6,35 +6,17 @@ package flow
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 )
 
-// packet is a frame on its way, or one that only routers send.
+// packet is a frame on its way.
 type packet struct {
-	frame   Frame // Raw holds its own copy
-	broken  bool
-	mended  bool
+	frame   Frame // without Raw
 	payload []byte
 }
-
-// ordered says that the packet keeps its place among those of its direction.
-func (p packet) ordered() bool {
-	if p.broken || p.mended {
-		return false
-	}
-	switch p.frame.Kind {
-	case Start, Resume, Data, EOF:
-		return true
-	default:
-		return false
-	}
-}
-
-func (p packet) purges() bool { return p.broken || p.frame.Kind == Resume && !p.mended }
 
 // hop is a connection between node i and i+1 of a path; pipes are FIFO.
 type hop struct {
@@ -46,8 +28,7 @@ type hop struct {
 type side struct {
 	credit Credit
 	window Window
-	queue  []packet // ordered, waiting to be sent to this side
-	ctrl   []packet // the rest, at most one of each kind
+	wait   Backlog[packet] // to be sent to this side
 }
 
 // router is a transit router with one row: side 0 is nearer to the client.
@@ -131,6 +112,7 @@ func (n *network) pump() {
 				break
 			}
 			p := packet{frame: fr}
+			p.frame.Raw = nil
 			if fr.Kind == Data {
 				p.payload = bytes.Clone(fr.Payload())
 				if len(p.payload) > left || len(p.payload) > MaxPayload {
@@ -174,8 +156,8 @@ func (n *network) deliver(r *route, at, dir int) {
 
 // relay passes p through router i, coming from the client's side for dir 0.
 func (n *network) relay(r *route, i, dir int, p packet) {
-	from, to := &r.routers[i].sides[dir], &r.routers[i].sides[1-dir]
-	if p.frame.Kind == Grant && !p.broken && !p.mended {
+	from := &r.routers[i].sides[dir]
+	if p.frame.Kind == Grant {
 		from.credit.Raise(p.frame.Offset)
 		n.flush(r, i, 1-dir)
 		return
@@ -183,37 +165,26 @@ func (n *network) relay(r *route, i, dir int, p packet) {
 	if len(p.payload) > 0 && !from.window.Receive(len(p.payload)) {
 		n.t.Fatalf("router %d: more data than credit", i)
 	}
-	next := r.hops[i+1-dir]
-	if !next.up {
+	n.say(r, i, dir, p)
+}
+
+// say sends p, from elsewhere or its own, from router i in direction dir.
+func (n *network) say(r *route, i, dir int, p packet) {
+	if !r.hops[i+1-dir].up {
 		n.consume(r, i, dir, len(p.payload))
 		return
 	}
-	if p.purges() {
-		n.purge(r, i, dir)
-	}
-	if p.broken {
-		to.unmend()
-	}
-	if p.ordered() {
-		to.queue = append(to.queue, p)
-	} else {
-		to.ctrl = append(to.ctrl, p)
+	to := &r.routers[i].sides[1-dir]
+	to.wait.Put(p.frame.Kind, len(p.payload), p, n.drop(r, i, dir))
+	if waits := len(to.wait.ahead); waits > 4 {
+		n.t.Fatalf("router %d: %d control frames wait", i, waits)
 	}
 	n.flush(r, i, dir)
 }
 
-// purge throws away what waits in router i in direction dir.
-func (n *network) purge(r *route, i, dir int) {
-	to := &r.routers[i].sides[1-dir]
-	for _, p := range to.queue {
-		n.consume(r, i, dir, len(p.payload))
-	}
-	to.queue = nil
-}
-
-// unmend throws away a PATH_MENDED that a PATH_BROKEN follows.
-func (s *side) unmend() {
-	s.ctrl = slices.DeleteFunc(s.ctrl, func(p packet) bool { return p.mended })
+// drop counts what a backlog in direction dir throws away.
+func (n *network) drop(r *route, i, dir int) func(packet, int) {
+	return func(_ packet, size int) { n.consume(r, i, dir, size) }
 }
 
 // consume counts bytes that came in direction dir as gone from router i.
@@ -240,15 +211,13 @@ func (n *network) flush(r *route, i, dir int) {
 	if rapid.IntRange(0, 3).Draw(n.t, "blocked") == 0 {
 		return
 	}
-	for _, p := range to.ctrl {
+	for {
+		p, size, ok := to.wait.Next(&to.credit)
+		if !ok {
+			return
+		}
 		n.put(r, at, dir, p)
-	}
-	to.ctrl = nil
-	for len(to.queue) > 0 && to.credit.Spend(len(to.queue[0].payload)) {
-		p := to.queue[0]
-		to.queue = to.queue[1:]
-		n.put(r, at, dir, p)
-		n.consume(r, i, dir, len(p.payload))
+		n.consume(r, i, dir, size)
 	}
 }
 
@@ -256,9 +225,9 @@ func (n *network) flush(r *route, i, dir int) {
 func (n *network) arrive(i int, generation uint32, p packet) {
 	f, fr := n.ends[i], p.frame
 	switch {
-	case p.broken:
+	case fr.Kind == PathBroken:
 		f.OnPathBroken(n.now, generation)
-	case p.mended:
+	case fr.Kind == PathMended:
 		f.OnPathMended(n.now, generation)
 	case fr.Kind == Start:
 		f.OnStart(n.now, generation)
@@ -326,7 +295,7 @@ func (n *network) cut(r *route, at int) {
 		return
 	}
 	h.up, h.pipes = false, [2][]packet{}
-	n.tell(r, at, packet{broken: true})
+	n.tell(r, at, packet{frame: Frame{Kind: PathBroken}})
 }
 
 // mend replaces a hop's connection; both neighbours start counting anew.
@@ -342,59 +311,46 @@ func (n *network) mend(r *route, at int) {
 	if at < len(r.hops)-1 {
 		n.restart(r, at, 1, at+1)
 	}
-	n.tell(r, at, packet{mended: true})
+	n.tell(r, at, packet{frame: Frame{Kind: PathMended}})
 }
 
 // restart begins router i's counts towards the mended hop. dir leads to it; other
 // is the hop on the far side, and while that one is down the mended one is told.
 func (n *network) restart(r *route, i, dir, other int) {
-	n.purge(r, i, dir)
 	s := &r.routers[i].sides[1-dir]
 	s.credit.Restart()
 	s.window.Restart(n.now)
-	s.ctrl = nil
 	if !r.hops[other].up {
-		n.put(r, i+1-dir, dir, packet{broken: true})
+		n.put(r, i+1-dir, dir, packet{frame: Frame{Kind: PathBroken}})
 	}
 }
 
 // tell makes both nodes beside hop at send p away from it.
 func (n *network) tell(r *route, at int, p packet) {
 	if at > 0 {
-		n.relayOwn(r, at-1, 1, p)
-	} else if p.broken {
+		n.lose(r, at-1, 0, p)
+	} else if p.frame.Kind == PathBroken {
 		n.ends[0].OnConnLost(n.now, r.generation)
 	} else {
 		n.ends[0].OnConnBack(n.now, r.generation)
 	}
 	if at < len(r.hops)-1 {
-		n.relayOwn(r, at, 0, p)
-	} else if p.broken {
+		n.lose(r, at, 1, p)
+	} else if p.frame.Kind == PathBroken {
 		n.ends[1].OnConnLost(n.now, r.generation)
 	} else {
 		n.ends[1].OnConnBack(n.now, r.generation)
 	}
 }
 
-// relayOwn sends p from router i in direction dir.
-func (n *network) relayOwn(r *route, i, dir int, p packet) {
-	to, at := &r.routers[i].sides[1-dir], i+1-dir
-	if p.broken { // also what waits for the broken hop is of no use
-		n.purge(r, i, 1-dir)
-		r.routers[i].sides[dir].ctrl = nil
-	}
-	if !r.hops[at].up {
-		return
-	}
-	if p.broken {
-		n.purge(r, i, dir)
-		to.unmend()
-	}
-	to.ctrl = append(to.ctrl, p)
-	n.flush(r, i, dir)
+// lose throws away what waits for the broken hop, to which dir leads, and says so
+// to the other side; p may also say that it is back.
+func (n *network) lose(r *route, i, dir int, p packet) {
+	r.routers[i].sides[1-dir].wait.Clear(n.drop(r, i, dir))
+	n.say(r, i, 1-dir, p)
 }
 
-// pick gives a random pipe with something in it; false when all are empty.
+// deliverOne takes from a random pipe; false when all are empty.
 func (n *network) deliverOne() bool {
 	type spot struct {
 		r       *route

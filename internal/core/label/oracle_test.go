@@ -35,6 +35,7 @@ type world struct {
 	array    map[uint32]*Entry // by slot
 	owner    map[uint32]RowID
 	ends     map[RowID]*[2]Entry
+	born     map[RowID][2]int // boots of the neighbours when the row was made
 	flights  []flight
 	held     map[uint64][]Label // by channel, unused
 	peers    map[string]uint64  // connection, 0: down
@@ -52,7 +53,7 @@ func newWorld(t *rapid.T) *world {
 	return &world{
 		t: t, now: epoch(), lastConn: 100,
 		table: NewTable(Config{Slots: 40, GrantSize: 6}, rand.New(rand.NewPCG(seed, 0))),
-		array: map[uint32]*Entry{}, owner: map[uint32]RowID{}, ends: map[RowID]*[2]Entry{},
+		array: map[uint32]*Entry{}, owner: map[uint32]RowID{}, ends: map[RowID]*[2]Entry{}, born: map[RowID][2]int{},
 		held: map[uint64][]Label{}, peers: map[string]uint64{}, boots: map[string]int{},
 		seen: map[RowID]time.Time{},
 	}
@@ -123,6 +124,7 @@ func (w *world) unique(l Label) {
 func (w *world) install(a Install) {
 	entries := a.Ends
 	w.ends[a.Row] = &entries
+	w.born[a.Row] = [2]int{w.boots[entries[0].Peer], w.boots[entries[1].Peer]}
 	for i := range entries {
 		e := &entries[i]
 		if e.Kind == Local {
@@ -169,6 +171,9 @@ func (w *world) rebind(a Rebind) {
 	}
 	if a.Conn != w.peers[e.Peer] {
 		w.t.Fatalf("row %d is bound to connection %d of %s, which has %d", a.Row, a.Conn, e.Peer, w.peers[e.Peer])
+	}
+	if born := w.born[a.Row][a.Side]; born != w.boots[e.Peer] {
+		w.t.Fatalf("row %d of life %d of %s is bound in its life %d", a.Row, born, e.Peer, w.boots[e.Peer])
 	}
 	w.flights = append(w.flights, flight{label: e.Arrive, conn: a.Conn, row: a.Row})
 }
@@ -329,17 +334,10 @@ func TestLabelWrap(t *testing.T) {
 	table := NewTable(Config{Slots: 2, GrantSize: 1}, rand.New(rand.NewPCG(1, 1)))
 	now := epoch()
 	table.Step(now, PeerUp{"a", "b1", 1})
+	acts := table.Step(now, ChannelUp{1})
 	first := map[Label]time.Time{}
 	for i := range 2 * 4096 {
-		acts := table.Step(now, Route{Circuit: "c", Deadline: now.Add(time.Second), Ends: [2]End{{Kind: Edge, Peer: "a"}, {Kind: Local}}})
-		if _, ok := acts[0].(Refuse); !ok {
-			t.Fatalf("a route of no channel: %v", acts)
-		}
-		if i == 0 {
-			table.Step(now, ChannelUp{1})
-			table.channels[0].unused = append(table.channels[0].unused[:0:0], table.channels[0].unused...)
-		}
-		l := table.channels[0].unused[0]
+		l := acts[0].(Grant).Labels[0]
 		if at, ok := first[l]; ok {
 			if now.Sub(at) < 34*time.Hour || i < 4096 {
 				t.Fatalf("use %d: label %v again after %v", i, l, now.Sub(at))
@@ -352,7 +350,7 @@ func TestLabelWrap(t *testing.T) {
 		}
 		table.Step(now, Unroute{"c", 0})
 		now = now.Add(restTime)
-		table.Step(now, Tick{})
+		acts = table.Step(now, Tick{})
 	}
 	if len(first) != 4096 {
 		t.Errorf("%d labels, want 4096", len(first))
