@@ -52,6 +52,8 @@ func (c *Conn) Handshake(ctx context.Context, g Greeting) (Accepted, error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
+		// What this end said goes out first: the peer, too, learns why.
+		c.settle(ctx.Done())
 		c.Close(err)
 		return Accepted{}, c.Err()
 	}
@@ -86,7 +88,7 @@ func (c *Conn) greet(ctx context.Context, g Greeting) (Accepted, error) {
 	} else {
 		v = g.Decide(ctx, hello)
 	}
-	if err := c.decided(ctx, v, wrong); err != nil {
+	if err := c.decided(v, wrong); err != nil {
 		return Accepted{}, err
 	}
 	return Accepted{Hello: hello, Verdict: v, Connection: own.GetConnection()}, nil
@@ -105,21 +107,17 @@ func (c *Conn) checkHello(own, hello *wire.Hello) error {
 	return nil
 }
 
-// decided sends the verdict. What is refused is sent to the end before the
-// connection is closed, so that the peer learns why.
-func (c *Conn) decided(ctx context.Context, v *wire.Verdict, wrong error) error {
+// decided sends the verdict; what is not ACCEPT is an error here too.
+func (c *Conn) decided(v *wire.Verdict, wrong error) error {
 	err := c.SendControl(&wire.Message{Body: &wire.Message_Verdict{Verdict: v}})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case wrong != nil:
+		return wrong
+	default:
+		return verdictError(v)
 	}
-	outcome := verdictError(v)
-	if wrong != nil {
-		outcome = wrong
-	}
-	if outcome != nil {
-		c.settle(ctx.Done())
-	}
-	return outcome
 }
 
 // verdict awaits the deciding end's answer.
