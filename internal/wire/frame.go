@@ -172,3 +172,6 @@ func ParseReset(payload []byte) (ginnel.Code, string, error) {
 	}
 	return ginnel.Code(binary.BigEndian.Uint16(payload)), string(payload[2:]), nil
 }
+
+// PutFlags writes flags over those of an encoded frame, in place.
+func PutFlags(frame []byte, flags uint8) { frame[5] = flags }

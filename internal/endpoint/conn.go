@@ -1,0 +1,148 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// Conn is one end of a circuit with its TLS: what programs read and write.
+// Close lets what was written arrive; Abort does not.
+type Conn struct {
+	tls    *tls.Conn
+	stream *Stream
+	local  net.Addr
+	remote net.Addr
+
+	shaken  atomic.Bool // the handshake is complete
+	writing sync.Mutex  // one record at a time
+	ended   bool        // CloseWrite was called
+}
+
+// Stream gives the stream under the TLS, for those who tell it of its paths.
+func (c *Conn) Stream() *Stream { return c.stream }
+
+// Read reads what the other end wrote; io.EOF when it has ended its stream.
+// The first Read waits for the handshake, and fails when the other end is not
+// who the ticket names.
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.tls.Read(p)
+	if err != nil {
+		err = c.cause(err)
+	}
+	return n, err
+}
+
+// Write sends p in records that fill a frame each. It waits while the window is
+// full; a write deadline that passes then leaves the connection usable.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.ended {
+		return 0, net.ErrClosed
+	}
+	n := 0
+	for n < len(p) {
+		if err := c.stream.waitRoom(); err != nil {
+			return n, err
+		}
+		m, err := c.tls.Write(p[n:min(len(p), n+wire.MaxRecord)])
+		n += m
+		if err != nil {
+			return n, c.cause(err)
+		}
+	}
+	return n, nil
+}
+
+// CloseWrite ends this end's stream; the other end reads io.EOF behind what was
+// written, and may go on writing.
+func (c *Conn) CloseWrite() error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.ended {
+		return nil
+	}
+	c.ended = true
+	if err := c.tls.CloseWrite(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return c.cause(err)
+	}
+	return c.stream.CloseWrite()
+}
+
+// Close ends the connection. What was written is still delivered, within a
+// minute; what comes is thrown away. It does not wait for either.
+func (c *Conn) Close() error {
+	if !c.shaken.Load() {
+		c.Abort(ginnel.PeerReset, "closed before the handshake")
+		return nil
+	}
+	finish := func() {
+		_ = c.CloseWrite()
+		_ = c.stream.CloseWrite()
+	}
+	if c.stream.discard() { // which ends a Write that waits for room
+		finish()
+	} else {
+		go finish()
+	}
+	return nil
+}
+
+// Abort ends the connection at once in both directions; the other end hears code.
+func (c *Conn) Abort(code ginnel.Code, text string) {
+	c.stream.Reset(code, text)
+	_ = c.stream.Close()
+}
+
+// cause gives the reason for which the circuit ended in place of what TLS makes of it.
+func (c *Conn) cause(err error) error {
+	if end := c.stream.Err(); end != nil && !errors.Is(err, io.EOF) {
+		return end
+	}
+	return err
+}
+
+// shake runs the handshake, on a goroutine of its own.
+func (c *Conn) shake() error {
+	err := c.tls.HandshakeContext(context.Background()) // the stream's end ends it
+	c.shaken.Store(err == nil)
+	return err
+}
+
+// Handshake waits until both ends have shown who they are.
+func (c *Conn) Handshake(ctx context.Context) error {
+	if err := c.tls.HandshakeContext(ctx); err != nil {
+		return c.cause(err)
+	}
+	return nil
+}
+
+// Resumed reports whether the TLS session was resumed; after the handshake.
+func (c *Conn) Resumed() bool { return c.tls.ConnectionState().DidResume }
+
+// SetDeadline sets both deadlines.
+func (c *Conn) SetDeadline(t time.Time) error { return c.stream.SetDeadline(t) }
+
+// SetReadDeadline sets when Read gives up.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.stream.SetReadDeadline(t) }
+
+// SetWriteDeadline sets when Write gives up.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.stream.SetWriteDeadline(t) }
+
+// LocalAddr names this end.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr names the other end.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }

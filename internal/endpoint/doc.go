@@ -1,0 +1,27 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package endpoint is one end of a circuit as a net.Conn: end-to-end TLS 1.3
+// over a Stream, and a Stream is the shell of a core/flow over the first hop of
+// a path. The SDK uses it for what it dials and hosts, a router for the
+// terminators that it connects itself.
+//
+// It does not route, ask controllers or check tickets: whoever makes an end
+// brings the TLS configuration that does, tells it of paths, hands it the frames
+// that came under its label, and acts on what it wants.
+//
+// # Early bytes
+//
+// A dial takes no round trip for TLS: the client's first flight is made before
+// there is a path and rides in the Dial, the host's in the answer. These early
+// bytes come before byte 0 of the numbered streams.
+//
+//	client: NewClient -> Hello -> Up (the answer's early bytes, the hop) -> *Conn
+//	host:   NewHost (the early bytes) -> Flight -> Up (the hop) -> *Conn
+//
+// # Goroutines
+//
+// All methods of a Stream and a Conn may be called from any goroutine. Frame is
+// called by the goroutine that reads the hop's connection; it never waits. A
+// handshake runs on a goroutine of its own, which ends with the stream.
+package endpoint
