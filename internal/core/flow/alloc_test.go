@@ -137,6 +137,41 @@ func TestL68_ConnectOneByteClose(t *testing.T) {
 	}
 }
 
+func TestDelivered(t *testing.T) {
+	c := newCouple(t)
+	c.ends[0].Append([]byte("hello"))
+	c.exchange(t)
+	if c.ends[0].Delivered() {
+		t.Error("delivered before the stream has ended")
+	}
+	c.ends[0].CloseWrite()
+	c.exchange(t)
+	if !c.ends[0].Delivered() || c.ends[0].Done() || c.ends[1].Delivered() {
+		t.Error("a stream that ended and was read is delivered, and nothing else")
+	}
+}
+
+// TestWindowFollowsRoundTrip feeds a hop of 50 ms: the window reaches what that
+// needs; a hop without latency stays small at the same rate.
+func TestWindowFollowsRoundTrip(t *testing.T) {
+	grow := func(rtt time.Duration) int {
+		c := newCouple(t)
+		f := c.ends[1]
+		f.SetRTT(rtt)
+		for range 4000 { // 16 MB/s
+			c.now = c.now.Add(time.Millisecond)
+			if f.OnData(c.now, f.Generation(), MaxPayload) {
+				f.Consume(c.now, MaxPayload)
+			}
+		}
+		return f.window.size
+	}
+	const product = 50 * MaxPayload // of 50 ms
+	if far, near := grow(50*time.Millisecond), grow(0); far < 2*product || far > 8*product || near > 8*MaxPayload {
+		t.Errorf("windows of %d and %d bytes, want about %d and %d", far, near, 3*product, 2*MaxPayload)
+	}
+}
+
 func TestBusyWhenBudgetIsExhausted(t *testing.T) {
 	for _, left := range []int64{0, SlabSize, SlabSize + InitialWindow - 1} {
 		b := NewBudget(left)
