@@ -23,7 +23,11 @@ const (
 	maxProbes  = 4 << 10 // bytes of probes and their answers
 	maxLatest  = 1 << 17 // small frames
 	maxPending = 4096    // requests without an answer
-	stuckAfter = time.Second * 5
+	// stuckAfter is how long a peer may take nothing while the control queue is full.
+	stuckAfter = 5 * time.Second
+	// wedgedAfter is how long it may take nothing at all while something waits,
+	// although it is heard. A burst must go out in this time: 4 KiB/s.
+	wedgedAfter = 15 * time.Second
 )
 
 // Conn is an authenticated connection that carries frames. See the package

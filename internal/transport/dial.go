@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 
 	"github.com/ginnel/ginnel/internal/pki"
@@ -78,11 +79,19 @@ func aligned(cfg *tls.Config) *tls.Config {
 	return cfg
 }
 
-// hostOf gives the host of an address, for counting.
-func hostOf(a net.Addr) string {
+// sourceOf gives what counts as one source of strangers: an IPv4 address, or the
+// /64 of an IPv6 address, which one machine may have to itself.
+func sourceOf(a net.Addr) string {
 	host, _, err := net.SplitHostPort(a.String())
 	if err != nil {
 		return a.String()
 	}
-	return host
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	if ip = ip.Unmap(); ip.Is6() {
+		return netip.PrefixFrom(ip.WithZone(""), 64).Masked().String()
+	}
+	return ip.String()
 }

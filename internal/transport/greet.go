@@ -141,9 +141,9 @@ func verdictError(v *wire.Verdict) error {
 		return &DuplicateError{Survivor: v.GetSurvivor()}
 	case wire.Verdict_REFUSE:
 		return &RefusedError{Code: ginnel.Code(v.GetCode()), Text: v.GetText()}
-	default:
-		return fmt.Errorf("%w: verdict %d", ErrGreeting, v.GetKind())
+	case wire.Verdict_UNKNOWN:
 	}
+	return fmt.Errorf("%w: verdict %d", ErrGreeting, v.GetKind())
 }
 
 // greeting reads one message of the greeting. Probes may already come (the peer

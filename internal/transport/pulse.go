@@ -100,9 +100,12 @@ func (c *Conn) tick() {
 	}
 	now := c.now()
 	probe, dead := c.pulse.heart.step(now, c.heard.Load())
-	if dead {
+	switch {
+	case dead:
 		c.failLocked(fmt.Errorf("%w for %s", ErrSilent, c.pulse.heart.beat.Dead))
-	} else {
+	case c.busy && time.Since(c.progress) > wedgedAfter:
+		c.failLocked(ErrStuck)
+	default:
 		c.pulse.timer.Reset(time.Duration(c.pulse.heart.due - now))
 	}
 	c.mu.Unlock()

@@ -99,7 +99,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			}
 			continue
 		}
-		source := hostOf(nc.RemoteAddr())
+		source := sourceOf(nc.RemoteAddr())
 		// Closed at once, before anything is allocated for it.
 		if !s.handshakes.enter(source) {
 			abort(nc)
