@@ -234,7 +234,7 @@ func (n *Names) freeAddress(name string) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	hash := fnv.New64a()
-	hash.Write([]byte(name))
+	_, _ = hash.Write([]byte(name)) // never fails
 	base := binary.BigEndian.Uint32(n.pool.Addr().AsSlice())
 	start := hash.Sum64() % size
 	for i := range size {

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ginnel/ginnel"
 	"pgregory.net/rapid"
+
+	"github.com/ginnel/ginnel"
 )
 
 var epoch = time.Unix(1_000_000, 0)

@@ -32,11 +32,9 @@ func start(t *testing.T, cfg Config, services ...Service) (*Resolver, string) {
 		t.Fatal(err)
 	}
 	packets, listener := listenBoth(t)
-	ctx, cancel := context.WithCancel(context.Background())
 	end := make(chan error, 1)
-	go func() { end <- r.Serve(ctx, packets, listener) }()
+	go func() { end <- r.Serve(t.Context(), packets, listener) }() // ends before the clean-up begins
 	t.Cleanup(func() {
-		cancel()
 		if err := <-end; err != nil {
 			t.Error(err)
 		}

@@ -18,8 +18,8 @@ import (
 
 const (
 	// forwardLimit is the time in which a forwarded question has its answer,
-	// SERVFAIL if no upstream gave one: below the 2 s promised.
-	forwardLimit = 1800 * time.Millisecond
+	// SERVFAIL if no upstream gave one: well below the 2 s promised.
+	forwardLimit = 1500 * time.Millisecond
 	// hedge is how long one upstream is waited for before the next is asked as well.
 	hedge = 250 * time.Millisecond
 	// readBuffer takes any UDP answer of an upstream that ignores the payload size asked for.

@@ -140,15 +140,24 @@ func socksReplyFor(err error) socksReply {
 }
 
 func socksReplyForCode(code ginnel.Code) socksReply {
-	switch code {
-	case ginnel.NoPath, ginnel.PathMissingLink, ginnel.EdgeRouterUnavailable, ginnel.ControllerUnavailable,
-		ginnel.StoreUnavailable, ginnel.RouterErrInvalidLinkDestination:
-		return socksNetworkUnreachable
-	case ginnel.InvalidService, ginnel.NoTerminators, ginnel.NoOnlineTerminators, ginnel.NoTerminatorForInstance,
-		ginnel.RouterErrDNSResolutionFailed, ginnel.RouterErrInvalidTerminator:
-		return socksHostUnreachable
-	case ginnel.RouterErrConnRefused, ginnel.RouterErrRejectedByApplication:
-		return socksRefused
+	replies := map[ginnel.Code]socksReply{
+		ginnel.NoPath:                          socksNetworkUnreachable,
+		ginnel.PathMissingLink:                 socksNetworkUnreachable,
+		ginnel.EdgeRouterUnavailable:           socksNetworkUnreachable,
+		ginnel.ControllerUnavailable:           socksNetworkUnreachable,
+		ginnel.StoreUnavailable:                socksNetworkUnreachable,
+		ginnel.RouterErrInvalidLinkDestination: socksNetworkUnreachable,
+		ginnel.InvalidService:                  socksHostUnreachable,
+		ginnel.NoTerminators:                   socksHostUnreachable,
+		ginnel.NoOnlineTerminators:             socksHostUnreachable,
+		ginnel.NoTerminatorForInstance:         socksHostUnreachable,
+		ginnel.RouterErrDNSResolutionFailed:    socksHostUnreachable,
+		ginnel.RouterErrInvalidTerminator:      socksHostUnreachable,
+		ginnel.RouterErrConnRefused:            socksRefused,
+		ginnel.RouterErrRejectedByApplication:  socksRefused,
+	}
+	if reply, ok := replies[code]; ok {
+		return reply
 	}
 	if code.Kind() == ginnel.KindNotPermitted {
 		return socksNotAllowed

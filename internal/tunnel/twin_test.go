@@ -90,11 +90,9 @@ func run(t *testing.T, cfg Config) *Tunnel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	end := make(chan error, 1)
-	go func() { end <- tunnel.Run(ctx) }()
+	go func() { end <- tunnel.Run(t.Context()) }() // ends before the clean-up begins
 	t.Cleanup(func() {
-		cancel()
 		if err := <-end; err != nil {
 			t.Error(err)
 		}
