@@ -1,0 +1,141 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/dialer"
+)
+
+// The longest delays between dials of one controller and of one link.
+const (
+	ctrlRetry = 30 * time.Second
+	linkRetry = 5 * time.Second
+)
+
+// Config is what a router is told by its owner. The zero value listens nowhere
+// and dials the controllers that its token names.
+type Config struct {
+	// Listen is HOST:PORT of the one listener; empty: it only dials.
+	Listen string
+	// Advertise is where others reach the listener, in order. It is all that is
+	// ever reported. Nil: what the token says, or else nothing is said of it and
+	// controllers keep what they know; empty but not nil: nowhere, they forget.
+	Advertise []ginnel.Address
+	// Controllers are dialed, all of them, for as long as the router runs. Nil
+	// where it does not listen: what the token says.
+	Controllers []ginnel.Address
+	// Groups of the advertised addresses, by which controllers choose whom to
+	// dial; empty: ginnel.DefaultGroup.
+	Groups []string
+	// LinkGroups that the router is in: all of a group link with each other.
+	LinkGroups []string
+	// Edge: whether SDKs may connect; nil: if it listens.
+	Edge *bool
+	// Dialer is the patience with controllers and links. Nil: the defaults. Its
+	// MaxRetryInterval is cut to 5 s for links. Groups and Enabled mean nothing.
+	Dialer *dialer.Config
+}
+
+// ConfigError is what is wrong with one key of a Config.
+type ConfigError struct {
+	Key     string // as in the file: "advertise[1]"
+	Problem string
+}
+
+// Error gives "key: problem".
+func (e *ConfigError) Error() string { return e.Key + ": " + e.Problem }
+
+// Validate reports everything that is wrong with c, joined, each a *ConfigError;
+// nil if it can be used.
+func (c Config) Validate() error {
+	var all []error
+	refuse := func(err error, key string, args ...any) {
+		if err != nil {
+			all = append(all, &ConfigError{Key: fmt.Sprintf(key, args...), Problem: err.Error()})
+		}
+	}
+	if c.Listen != "" {
+		_, err := ginnel.ParseAddress("tcp:"+c.Listen, true, "tcp")
+		if err != nil {
+			err = fmt.Errorf("%q is not HOST:PORT", c.Listen)
+		}
+		refuse(err, "listen")
+	}
+	for i, a := range c.Advertise {
+		_, err := ginnel.ParseAddress(string(a), false, "tls")
+		refuse(err, "advertise[%d]", i)
+	}
+	if len(c.Advertise) > 0 && c.Listen == "" {
+		refuse(errors.New("nothing listens there: set listen"), "advertise")
+	}
+	for i, a := range c.Controllers {
+		_, err := ginnel.ParseAddress(string(a), false, "tls")
+		refuse(err, "controllers[%d]", i)
+		if slices.Contains(c.Controllers[:i], a) {
+			refuse(fmt.Errorf("%s is named twice", a), "controllers[%d]", i)
+		}
+	}
+	for i, g := range c.Groups {
+		refuse(ginnel.CheckName(g), "groups[%d]", i)
+	}
+	for i, g := range c.LinkGroups {
+		refuse(ginnel.CheckName(g), "linkGroups[%d]", i)
+	}
+	if c.Edge != nil && *c.Edge && c.Listen == "" {
+		refuse(errors.New("SDKs could not connect: set listen"), "edge")
+	}
+	return errors.Join(append(all, c.dialerErrors()...)...)
+}
+
+// dialerErrors gives what is wrong below the key dialer.
+func (c Config) dialerErrors() []error {
+	if c.Dialer == nil {
+		return nil
+	}
+	err := c.Dialer.Validate()
+	if err == nil {
+		return nil
+	}
+	var all []error
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+		var key *dialer.KeyError
+		if errors.As(err, &key) {
+			all = append(all, &ConfigError{Key: "dialer." + key.Key, Problem: key.Problem})
+		}
+	}
+	return all
+}
+
+// edge reports whether SDKs may connect.
+func (c Config) edge() bool {
+	if c.Edge != nil {
+		return *c.Edge
+	}
+	return c.Listen != ""
+}
+
+// DefaultDialer gives the patience of a router with its controllers.
+func DefaultDialer() dialer.Config {
+	d := dialer.Defaults()
+	d.MaxRetryInterval = ctrlRetry
+	d.DialDelay = 0
+	return d
+}
+
+// patience gives the configuration of a dial machine whose delays end at longest.
+func (c Config) patience(longest time.Duration) dialer.Config {
+	d := DefaultDialer()
+	if c.Dialer != nil {
+		d = *c.Dialer
+	}
+	d.MaxRetryInterval = min(d.MaxRetryInterval, longest)
+	d.MinRetryInterval = min(d.MinRetryInterval, d.MaxRetryInterval)
+	return d
+}

@@ -1,0 +1,24 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package router runs a router: it holds a ctrl channel to every controller,
+// links to its neighbours, and circuits that pass through it or end in it. It
+// decides little by itself: whom to link with and what to host it is told by
+// controllers, when to dial what by core/dialer, what a label means by
+// core/label. What it knows it reports to every controller alike.
+//
+// Nothing here outlives the process but the key and the certificate, which its
+// user keeps (Credentials).
+//
+// # Goroutines
+//
+//	ctrl.go    a dial loop for controllers; a reader for each ctrl channel
+//	links.go   a dial loop for links; a reader for each link
+//	report.go  one goroutine that sends what changed to every controller
+//	renew.go   one goroutine that renews the certificate
+//	listen.go  the listener, and a goroutine for each connection that it accepts
+//	relay.go   two goroutines for each enrollment that is relayed
+//
+// All of them end before Run returns. The readers never wait: what they hand
+// over is queued or done.
+package router
