@@ -50,6 +50,10 @@ type Options struct {
 	// Close closes a connection: its peer was disabled, or it came too late.
 	// It is called on the loop's goroutine and must not wait.
 	Close func(key dialer.Key, conn uint64)
+	// Sent is called on the dial's goroutine once its success, or that it found
+	// connection conn, has been sent to the loop: a ConnLost of conn counts only
+	// from then on, so who has lost it meanwhile reports that again. May be nil.
+	Sent func(key dialer.Key, conn uint64)
 	// Keys gives up to limit keys after the given one, in order, for a scan.
 	// Nil: everything that is to be dialed is reported by Updated.
 	Keys func(after dialer.Key, limit int) []dialer.Key
@@ -247,10 +251,20 @@ func (l *Loop) dial(ctx context.Context, a dialer.Dial) {
 		conn, err := l.guarded(ctx, a)
 		if dup, ok := errors.AsType[*DuplicateError](err); ok {
 			l.post(dialer.Duplicate{Key: a.Key, Attempt: a.Attempt, Conn: dup.Conn})
+			l.sent(a.Key, dup.Conn)
 			return
 		}
 		l.post(dialer.DialDone{Key: a.Key, Attempt: a.Attempt, Conn: conn, Err: err})
+		if err == nil {
+			l.sent(a.Key, conn)
+		}
 	})
+}
+
+func (l *Loop) sent(key dialer.Key, conn uint64) {
+	if l.opts.Sent != nil {
+		l.opts.Sent(key, conn)
+	}
 }
 
 // guarded dials and turns a panic into a failure: one broken dial must not take

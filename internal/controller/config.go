@@ -1,0 +1,195 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/dialer"
+)
+
+// Config is a controller's configuration file. Start from DefaultConfig; what a
+// file does not name keeps its default.
+type Config struct {
+	// Listen is where to accept routers, enrollees and the API's clients,
+	// "tls:HOST:PORT". Empty, which is the default: nowhere.
+	Listen ginnel.Address `yaml:"listen,omitempty"`
+	// Advertise is what others dial in place of Listen. Default: Listen.
+	Advertise ginnel.Address `yaml:"advertise,omitempty"`
+	// Groups of this controller: it dials the ctrl listeners that are in one of
+	// them, unless dialer.groups names others. Default: ["default"].
+	Groups []string `yaml:"groups"`
+	// Dialer says how routers are dialed. Default: dialer.Defaults.
+	Dialer dialer.Config `yaml:"dialer"`
+	// LogLevel is debug, info, warn or error. Default: info.
+	LogLevel slog.Level `yaml:"logLevel"`
+}
+
+// DefaultConfig gives the configuration of a controller that has no file.
+func DefaultConfig() Config {
+	return Config{Groups: []string{ginnel.DefaultGroup}, Dialer: dialer.Defaults()}
+}
+
+// Validate reports everything that is wrong, joined, each a *dialer.KeyError;
+// nil if the configuration can be used.
+func (c Config) Validate() error {
+	var all []error
+	refuse := func(key string, err error) {
+		if err != nil {
+			all = append(all, &dialer.KeyError{Key: key, Problem: err.Error()})
+		}
+	}
+	if c.Listen != "" {
+		_, err := ginnel.ParseAddress(string(c.Listen), true, "tls")
+		refuse("listen", err)
+	}
+	if c.Advertise != "" {
+		_, err := ginnel.ParseAddress(string(c.Advertise), false, "tls")
+		refuse("advertise", err)
+		if c.Listen == "" {
+			refuse("advertise", errors.New("there is no listen address to advertise"))
+		}
+	}
+	if len(c.Groups) == 0 {
+		refuse("groups", errors.New("names no group"))
+	}
+	for _, g := range c.Groups {
+		refuse("groups", ginnel.CheckName(g))
+	}
+	return errors.Join(append(all, prefixed("dialer.", c.Dialer.Validate())...)...)
+}
+
+// prefixed gives the single errors of a joined one, with their keys below prefix.
+func prefixed(prefix string, err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		if k, ok := errors.AsType[*dialer.KeyError](e); ok {
+			e = &dialer.KeyError{Key: prefix + k.Key, Problem: k.Problem}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// LoadConfig reads a configuration file. The error names file and line of
+// everything that is wrong with it, one problem a line.
+func LoadConfig(path string) (Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, err
+	}
+	return ParseConfig(path, text)
+}
+
+// ParseConfig reads the text of a configuration file; file is its name in errors.
+func ParseConfig(file string, text []byte) (Config, error) {
+	c, err := decodeConfig(text)
+	if err != nil {
+		return Config{}, fmt.Errorf("%s: %w", file, err)
+	}
+	err = c.Validate()
+	if err == nil {
+		return c, nil
+	}
+	var all []error
+	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+		at := file
+		if k, ok := errors.AsType[*dialer.KeyError](e); ok {
+			if line := lineOf(text, k.Key); line > 0 {
+				at = fmt.Sprintf("%s:%d", file, line)
+			}
+		}
+		all = append(all, fmt.Errorf("%s: %w", at, e))
+	}
+	return Config{}, errors.Join(all...)
+}
+
+// decodeConfig decodes text strictly into the defaults.
+func decodeConfig(text []byte) (c Config, err error) {
+	// The decoder panics on some texts that are not what it expects.
+	defer func() {
+		if recover() != nil {
+			c, err = Config{}, errors.New("not understood: not plain YAML")
+		}
+	}()
+	c = DefaultConfig()
+	c.Dialer.Groups = nil
+	d := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict(),
+		yaml.CustomUnmarshaler(readDuration), yaml.CustomUnmarshaler(readLevel))
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, located(err)
+	}
+	if err := d.Decode(&Config{}); !errors.Is(err, io.EOF) {
+		return Config{}, errors.New("more than one document")
+	}
+	if c.Dialer.Groups == nil {
+		c.Dialer.Groups = c.Groups
+	}
+	return c, nil
+}
+
+func readDuration(d *time.Duration, raw []byte) error {
+	text := unquoted(raw)
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration: write it like 30s or 1m30s", text)
+	}
+	*d = parsed
+	return nil
+}
+
+func readLevel(l *slog.Level, raw []byte) error {
+	text := unquoted(raw)
+	for _, known := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		if strings.EqualFold(text, known.String()) {
+			*l = known
+			return nil
+		}
+	}
+	return fmt.Errorf("log level %q: want debug, info, warn or error", text)
+}
+
+func unquoted(raw []byte) string { return strings.Trim(strings.TrimSpace(string(raw)), "\"'") }
+
+// located gives err in one line that starts with where it is.
+func located(err error) error {
+	var at yaml.Error
+	if !errors.As(err, &at) || at.GetToken() == nil {
+		return err
+	}
+	pos := at.GetToken().Position
+	return fmt.Errorf("line %d, column %d: %s", pos.Line, pos.Column, at.GetMessage())
+}
+
+// lineOf gives the line at which a key stands; 0: nowhere.
+func lineOf(text []byte, key string) int {
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return 0
+	}
+	path, err := yaml.PathString("$." + key)
+	if err != nil {
+		return 0
+	}
+	node, err := path.FilterFile(file)
+	if err != nil || node == nil || node.GetToken() == nil {
+		return 0
+	}
+	return node.GetToken().Position.Line
+}

@@ -1,0 +1,204 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
+	"github.com/ginnel/ginnel/internal/core/dialer"
+	"github.com/ginnel/ginnel/internal/dialloop"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/store"
+	"github.com/ginnel/ginnel/internal/transport"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+var (
+	errElsewhere   = errors.New("identity in use elsewhere")
+	errNotEnrolled = errors.New("router enrolled and still wants to enroll")
+)
+
+// dials is the dial loop of this controller's routers: goroutine of Run, beside
+// one for each dial. It dials nothing while the configuration says so, but it
+// still knows who is connected.
+type dials struct {
+	c        *Controller
+	loop     *dialloop.Loop
+	watchers watchers
+	// failures holds why and when a tracked router's last dial failed. It
+	// belongs to the loop's goroutine.
+	failures map[dialer.Key]dialFailure
+}
+
+type dialFailure struct {
+	err error
+	at  time.Time
+}
+
+func newDials(c *Controller, random *rand.Rand) *dials {
+	d := &dials{c: c, failures: make(map[dialer.Key]dialFailure)}
+	d.loop = dialloop.New(dialloop.Options{
+		Config:  c.cfg.Dialer,
+		Random:  random,
+		Source:  d,
+		Dial:    d.dial,
+		Close:   func(key dialer.Key, conn uint64) { c.channels.close(ginnel.RouterID(key), conn, errStale) },
+		Sent:    d.sent,
+		Keys:    d.keys,
+		Observe: d.observe,
+	})
+	return d
+}
+
+func (d *dials) run(ctx context.Context) {
+	d.loop.Run(ctx)
+	d.watchers.end()
+}
+
+// send reports an event to the machine; it never waits.
+func (d *dials) send(ev dialer.Event) { d.loop.Send(ev) }
+
+// sent tells the machine once more of a connection that was lost before the
+// machine had heard of it.
+func (d *dials) sent(key dialer.Key, conn uint64) {
+	if !d.c.channels.has(ginnel.RouterID(key), conn) {
+		d.send(dialer.ConnLost{Key: key, Conn: conn})
+	}
+}
+
+// Addresses implements dialer.Source over the store's cache.
+func (d *dials) Addresses(key dialer.Key) []ginnel.Address {
+	router, ok := d.c.store.View().Routers().Get(ginnel.RouterID(key))
+	if !ok {
+		return nil
+	}
+	return d.c.dialable(router)
+}
+
+// dialable gives where a router is to be dialed, in its order.
+func (c *Controller) dialable(r ginnel.Router) []ginnel.Address {
+	if r.Disabled || !c.cfg.Dialer.Enabled {
+		return nil
+	}
+	var list []ginnel.Address
+	for _, l := range r.CtrlListeners {
+		if slices.ContainsFunc(groupsOf(l), func(g string) bool { return slices.Contains(c.cfg.Dialer.Groups, g) }) &&
+			!slices.Contains(list, l.Address) {
+			list = append(list, l.Address)
+		}
+	}
+	return list
+}
+
+// keys gives a page of the store's routers.
+func (d *dials) keys(after dialer.Key, limit int) []dialer.Key {
+	var keys []dialer.Key
+	for _, row := range d.c.store.View().Routers().Page(ginnel.RouterID(after), limit) {
+		keys = append(keys, dialer.Key(row.Record.ID))
+	}
+	return keys
+}
+
+// stored tells the machine what became of a router in the store.
+func (d *dials) stored(change store.Change) {
+	router, ok := change.New.(ginnel.Router)
+	if !ok {
+		d.send(dialer.Deleted{Key: dialer.Key(change.ID)})
+		return
+	}
+	d.send(dialer.Updated{Key: dialer.Key(change.ID), Disabled: router.Disabled})
+}
+
+// dial makes a ctrl channel to a router: one attempt of the machine. A router
+// that has no certificate is enrolled on the way.
+func (d *dials) dial(ctx context.Context, key dialer.Key, address ginnel.Address) (uint64, error) {
+	want := ginnel.Peer{Role: ginnel.RoleRouter, ID: string(key)}
+	conn, err := d.connect(ctx, want, address)
+	if err != nil {
+		return 0, err
+	}
+	ch, err := d.c.channels.greet(ctx, conn)
+	if survivor, ok := transport.IsDuplicate(err); ok {
+		if d.c.channels.has(ginnel.RouterID(key), survivor) {
+			return 0, &dialloop.DuplicateError{Conn: survivor}
+		}
+		return 0, errElsewhere
+	}
+	if err != nil {
+		return 0, err
+	}
+	// The dial's own goroutine counts for running, so it may add to it.
+	d.c.running.Go(func() { d.c.channels.carry(d.c.life, ch) })
+	return ch.number, nil
+}
+
+// connect gives a connection to the router over ctrl, after an enrollment
+// where the router asks for one.
+func (d *dials) connect(ctx context.Context, want ginnel.Peer, address ginnel.Address) (*transport.Conn, error) {
+	for range 2 {
+		t, err := transport.Dial(ctx, d.c.net, address.HostPort(), pki.ClientConfig(d.c.holder, now, want, wire.ALPNCtrl, wire.ALPNEnroll))
+		if err != nil {
+			return nil, err
+		}
+		if t.ConnectionState().NegotiatedProtocol != wire.ALPNEnroll {
+			return transport.Framed(t, d.c.identify)
+		}
+		if err := d.c.enrollDialed(ctx, t, want); err != nil {
+			return nil, fmt.Errorf("enroll %s at %s: %w", want, address, err)
+		}
+	}
+	return nil, errNotEnrolled
+}
+
+// observe sees every action of the machine, on its goroutine.
+func (d *dials) observe(at time.Time, action dialer.Action) {
+	log := d.c.log
+	switch a := action.(type) {
+	case dialer.Answered:
+		d.c.metrics.answered(a.Err)
+		if a.Err != nil {
+			d.failures[a.Key] = dialFailure{a.Err, at}
+			d.c.ready.settled(ginnel.RouterID(a.Key))
+		}
+	case dialer.Moved:
+		d.c.metrics.moved(a)
+		ev := d.event(at, a)
+		log.Debug("dial state", "router_id", string(a.Key), "from", ev.From, "to", ev.To, "why", a.Why, "delay", a.RetryDelay, "err", ev.Error)
+		d.watchers.publish(ev)
+		if a.To == dialer.None {
+			delete(d.failures, a.Key)
+		}
+	case dialer.Hangup:
+		d.c.metrics.dials.WithLabelValues("hung_up").Inc()
+	case dialer.Ignored:
+		log.Debug("dial event ignored", "router_id", string(a.Key), "why", a.Why)
+	case dialer.Dial, dialer.Close, dialer.Scan: // the loop carries them out
+	}
+}
+
+// event gives a change as those who watch see it.
+func (d *dials) event(at time.Time, m dialer.Moved) api.DialEvent {
+	ev := api.DialEvent{
+		At: at, Router: ginnel.RouterID(m.Key), From: m.From.String(), To: m.To.String(), Delay: m.RetryDelay,
+	}
+	if m.To == dialer.NeedsDial || m.To == dialer.Dialing {
+		if addrs := d.Addresses(m.Key); m.AddrIndex < len(addrs) {
+			ev.Address = string(addrs[m.AddrIndex])
+		}
+	}
+	if m.To == dialer.NeedsDial {
+		ev.Next = &m.NextDial
+		if f, ok := d.failures[m.Key]; ok && f.at.Equal(at) {
+			ev.Error = f.err.Error()
+		}
+	}
+	return ev
+}

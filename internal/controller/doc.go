@@ -1,0 +1,27 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller is the control plane of a network: it keeps ctrl channels
+// to every router, enrolls routers and identities, remembers what routers
+// report, tells them what to do, and decides who may dial what.
+//
+// Hard state is the store's; all else is in memory, is forgotten with the
+// channel that it came over, and is reported anew over the next one. So a
+// controller can be killed at any moment. It opens no port unless it is told to.
+//
+// # Goroutines
+//
+// Each file named after a loop says which goroutine it describes:
+//
+//	dial.go          the dial loop, and one goroutine for each dial
+//	channels.go      one reader and one worker for each ctrl channel
+//	fabric.go        publishes the topology; what routers report is under one mutex
+//	watch.go         follows the store and tells all others what changed
+//	routerconfig.go  tells routers what they shall do
+//	services.go      tells SDKs which services they have
+//	revoke.go        ends what is no longer allowed
+//	circuits.go      sets up circuits
+//	renew.go         renews this controller's own certificate
+//
+// A ctrl channel's reader never waits for anything.
+package controller

@@ -1,0 +1,121 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/ginnel/ginnel/internal/transport"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// maxReports bounds the pages of State that wait to be verified.
+const maxReports = 4096
+
+var errTooMuch = errors.New("router reports more than can be verified")
+
+// reports is the pages of State that a channel has brought and its worker has
+// not taken: what is in them is signed, and to verify it takes longer than a
+// reader may wait.
+type reports struct {
+	conn  *transport.Conn
+	ready signal
+
+	mu    sync.Mutex
+	pages []*wire.State
+}
+
+func newReports(conn *transport.Conn) *reports { return &reports{conn: conn, ready: newSignal()} }
+
+// add takes a page; an error ends the channel.
+func (r *reports) add(page *wire.State) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.pages) >= maxReports {
+		return errTooMuch
+	}
+	r.pages = append(r.pages, page)
+	r.ready.fire()
+	return nil
+}
+
+func (r *reports) take() []*wire.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pages := r.pages
+	r.pages = nil
+	return pages
+}
+
+// takeReports is the worker of a channel: it verifies what the router reports
+// and puts it into the fabric, in order.
+func (c *Controller) takeReports(ctx context.Context, ch *channel) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ch.conn.Done():
+			return
+		case <-ch.reports.ready:
+		}
+		for _, page := range ch.reports.take() {
+			if ch.conn.Err() != nil {
+				return
+			}
+			c.takeReport(ch, page)
+		}
+	}
+}
+
+func (c *Controller) takeReport(ch *channel, page *wire.State) {
+	var rows softPage
+	for _, l := range page.GetLinks() {
+		row, err := readLink(ch.router, l)
+		c.keep(ch, err, func() { rows.links = append(rows.links, row) })
+	}
+	for _, t := range page.GetTerminators() {
+		row, err := c.readTerminator(ch.router, t)
+		c.keep(ch, err, func() { rows.terminators = append(rows.terminators, row) })
+	}
+	for _, e := range page.GetEdges() {
+		row, err := readEdge(e)
+		c.keep(ch, err, func() { rows.edges = append(rows.edges, row) })
+	}
+	for _, e := range page.GetEndpoints() {
+		row, err := c.readEndpoint(ch.router, e)
+		c.keep(ch, err, func() { rows.endpoints = append(rows.endpoints, row) })
+	}
+	rows.end = page.GetEnd()
+	c.fabric.apply(ch, rows)
+	if rows.end {
+		c.log.Debug("router has reported", "router_id", string(ch.router), "connection", ch.number)
+		c.ready.settled(ch.router)
+	}
+	for _, e := range rows.edges {
+		if e.removed {
+			c.services.edgeGone(ch, e.connection)
+		}
+	}
+	// A link that is new to us may be one that the router has only to be told to keep.
+	if rows.end || len(rows.links) > 0 {
+		c.configs.kick()
+	}
+	if rows.end {
+		c.services.kick()
+	}
+	if len(rows.edges)+len(rows.endpoints)+len(rows.terminators) > 0 {
+		c.judge.kick()
+	}
+}
+
+// keep takes a row that was read, or tells why it is skipped.
+func (c *Controller) keep(ch *channel, err error, take func()) {
+	if err == nil {
+		take()
+		return
+	}
+	c.log.Warn("router reports what cannot be", "router_id", string(ch.router), "err", err)
+}

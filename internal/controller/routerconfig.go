@@ -1,0 +1,240 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/store"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+const (
+	// configDelay gathers changes that come together.
+	configDelay = 50 * time.Millisecond
+	// pageBytes is how much of a list goes into one page: less than a frame, with
+	// room for a signature and what is around it.
+	pageBytes = 12 << 10
+	// maxPeerAddresses bounds the link addresses of a router that others are told.
+	maxPeerAddresses = 16
+)
+
+// configs tells each router what it shall do: whom to link with, and what to
+// host. Its goroutine owns sent.
+//
+// A revision is a pair in one number: the store's revision above, and below 32
+// bits of time in seconds, raised by one where that would repeat. So what the
+// newer store says wins, whichever controller says it; and at equal revisions
+// of the store (when only an address changed) the later word.
+type configs struct {
+	c     *Controller
+	dirty signal
+	sent  map[ginnel.RouterID]sentConfig
+}
+
+type sentConfig struct {
+	ch       *channel
+	digest   [sha256.Size]byte
+	revision int64
+}
+
+func newConfigs(c *Controller) *configs {
+	return &configs{c: c, dirty: newSignal(), sent: make(map[ginnel.RouterID]sentConfig)}
+}
+
+// kick says that some router may have to be told something else.
+func (cs *configs) kick() { cs.dirty.fire() }
+
+func (cs *configs) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-cs.dirty:
+		}
+		if !pause(ctx, configDelay) {
+			return
+		}
+		cs.sendAll()
+	}
+}
+
+// sendAll sends every router that has reported its configuration, unless it has it.
+func (cs *configs) sendAll() {
+	complete := cs.c.fabric.complete()
+	for id := range cs.sent {
+		if complete[id] == nil && cs.c.channels.get(id) == nil {
+			// Its revisions go on by time, should it come back.
+			delete(cs.sent, id)
+		}
+	}
+	view := cs.c.store.View()
+	plan := cs.c.linkPlan(view)
+	for _, id := range slices.Sorted(maps.Keys(complete)) {
+		pages := configPages(plan[id], view.TerminatorsOfRouter(id))
+		last := cs.sent[id]
+		now := sentConfig{ch: complete[id], digest: digest(pages)}
+		if last.ch == now.ch && last.digest == now.digest {
+			continue
+		}
+		now.revision = max(int64(view.Revision())<<32|time.Now().Unix()&0xffffffff, last.revision+1)
+		if cs.send(now, pages) {
+			cs.sent[id] = now
+		}
+	}
+}
+
+func (cs *configs) send(to sentConfig, pages []*wire.RouterConfig) bool {
+	for i, page := range pages {
+		page.Revision, page.Page, page.Pages = to.revision, uint32(i), uint32(len(pages))
+		if err := to.ch.conn.Notify(&wire.Message{Body: &wire.Message_RouterConfig{RouterConfig: page}}); err != nil {
+			// A router without its configuration is of no use: begin anew.
+			to.ch.conn.Close(err)
+			return false
+		}
+	}
+	return true
+}
+
+func digest(pages []*wire.RouterConfig) [sha256.Size]byte {
+	h := sha256.New()
+	for _, p := range pages {
+		// Deterministic: no page has a map.
+		raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+		if err != nil {
+			panic("BUG: a page of our own cannot be encoded: " + err.Error())
+		}
+		h.Write(raw)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// configPages cuts what one router shall do into pages; there is at least one.
+func configPages(links []*wire.LinkTarget, terminators []ginnel.Terminator) []*wire.RouterConfig {
+	page := new(wire.RouterConfig)
+	pages := []*wire.RouterConfig{page}
+	size := 0
+	room := func(m proto.Message) *wire.RouterConfig {
+		n := proto.Size(m) + 8
+		if size+n > pageBytes {
+			page, size = new(wire.RouterConfig), 0
+			pages = append(pages, page)
+		}
+		size += n
+		return page
+	}
+	for _, l := range links {
+		p := room(l)
+		p.Links = append(p.Links, l)
+	}
+	for _, t := range terminators {
+		h := &wire.HostedTerminator{Id: string(t.ID), Service: string(t.Service), Address: string(t.Address)}
+		p := room(h)
+		p.Terminators = append(p.Terminators, h)
+	}
+	return pages
+}
+
+// planned is a link that shall be.
+type planned struct {
+	id        ginnel.LinkID
+	low, high ginnel.RouterID
+	cost      ginnel.Cost
+}
+
+// linkPlan gives for each router the links that it shall have, by id: the
+// stored ones, and one between every two routers that share a link group. Of a
+// router that has not said since our start what groups it is in, the links that
+// its neighbours report stay.
+func (c *Controller) linkPlan(view *store.View) map[ginnel.RouterID][]*wire.LinkTarget {
+	peers := c.fabric.allPeers()
+	usable := func(id ginnel.RouterID) bool {
+		r, ok := view.Routers().Get(id)
+		return ok && !r.Disabled
+	}
+	links := make(map[ginnel.LinkID]planned)
+	add := func(id ginnel.LinkID, cost ginnel.Cost) {
+		low, high, _, ok := id.Split()
+		if _, known := links[id]; ok && !known && usable(low) && usable(high) {
+			links[id] = planned{id, low, high, cost}
+		}
+	}
+	for spec := range view.Links().All() {
+		cost := spec.StaticCost
+		if cost == 0 {
+			cost = ginnel.DefaultLinkCost
+		}
+		add(spec.ID(), cost)
+	}
+	for _, members := range groupMembers(peers) {
+		for i, a := range members {
+			for _, b := range members[i+1:] {
+				add(ginnel.MakeLinkID(a, b, ""), ginnel.DefaultLinkCost)
+			}
+		}
+	}
+	for _, l := range c.fabric.links() {
+		if peers[l.A] == nil || peers[l.B] == nil {
+			add(l.ID, l.StaticCost)
+		}
+	}
+	plan := make(map[ginnel.RouterID][]*wire.LinkTarget)
+	for _, id := range slices.Sorted(maps.Keys(links)) {
+		l := links[id]
+		plan[l.low] = append(plan[l.low], target(l, l.high, peers))
+		plan[l.high] = append(plan[l.high], target(l, l.low, peers))
+	}
+	return plan
+}
+
+// target gives a link as the router at its other end than peer is told it. The
+// higher id dials, unless the lower is known to have no address.
+func target(l planned, peer ginnel.RouterID, peers map[ginnel.RouterID]*wire.RouterHello) *wire.LinkTarget {
+	dialer := l.high
+	if low := peers[l.low]; low != nil && len(linkAddresses(low)) == 0 {
+		dialer = l.low
+	}
+	t := &wire.LinkTarget{Id: string(l.id), Peer: string(peer), StaticCost: int64(l.cost), Dial: dialer != peer}
+	if t.Dial {
+		t.Addresses = linkAddresses(peers[peer])
+	}
+	return t
+}
+
+// linkAddresses gives the usable link addresses of a router, in its order.
+func linkAddresses(hello *wire.RouterHello) []string {
+	var list []string
+	for _, a := range hello.GetLinkAddresses() {
+		if _, err := ginnel.ParseAddress(a, false, "tls"); err == nil && len(list) < maxPeerAddresses {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// groupMembers gives the routers of each link group, by id.
+func groupMembers(peers map[ginnel.RouterID]*wire.RouterHello) [][]ginnel.RouterID {
+	byGroup := make(map[string][]ginnel.RouterID)
+	for id, hello := range peers {
+		groups := slices.Clone(hello.GetLinkGroups())
+		slices.Sort(groups)
+		for _, g := range slices.Compact(groups) {
+			byGroup[g] = append(byGroup[g], id)
+		}
+	}
+	var all [][]ginnel.RouterID
+	for _, members := range byGroup {
+		slices.SortFunc(members, cmp.Compare[ginnel.RouterID])
+		all = append(all, members)
+	}
+	return all
+}

@@ -1,0 +1,212 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/terminator"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// The rows of a router's soft state, verified as far as signatures go. A row
+// with removed set takes the one of its key away.
+type (
+	softPage struct {
+		links       []linkRow
+		terminators []*terminatorRow
+		edges       []edgeRow
+		endpoints   []*endpointRow
+		end         bool
+	}
+
+	// linkRow is one end's word about a link.
+	linkRow struct {
+		ginnel.Link
+		removed bool
+	}
+
+	// terminatorRow is a terminator at its egress router, bound there by an SDK
+	// or stored.
+	terminatorRow struct {
+		id        ginnel.TerminatorID
+		bound     bool              // by a Bind, which was verified
+		spec      ginnel.Terminator // of the Bind
+		key       string            // that signed the Bind
+		dynamic   terminator.Dynamic
+		unhealthy bool
+		removed   bool
+		at        time.Time // of the report
+		revoked   time.Time // zero: not
+	}
+
+	// edgeRow is an SDK's connection to an edge router.
+	edgeRow struct {
+		connection uint64
+		identity   ginnel.IdentityID
+		process    string
+		key        string
+		removed    bool
+		at         time.Time
+		revoked    time.Time
+	}
+
+	endpointKey struct {
+		circuit ginnel.CircuitID
+		host    bool
+	}
+
+	// endpointRow is an end of a circuit, at a router or behind its edge.
+	endpointRow struct {
+		endpointKey
+		router     ginnel.RouterID
+		generation uint32
+		signed     *wire.Signed // the ticket as received
+		ticket     *wire.Ticket
+		attach     *wire.Signed // verified; nil: none
+		sequence   uint64       // of attach
+		path       []ginnel.RouterID
+		links      []ginnel.LinkID
+		sent       uint64
+		received   uint64
+		removed    bool
+		at         time.Time
+		revoked    time.Time
+	}
+)
+
+func readLink(from ginnel.RouterID, l *wire.LinkState) (linkRow, error) {
+	id := ginnel.LinkID(l.GetId())
+	low, high, _, ok := id.Split()
+	if !ok || low != from && high != from {
+		return linkRow{}, fmt.Errorf("link %q is not one of router %s", id, from)
+	}
+	return linkRow{
+		Link: ginnel.Link{
+			ID: id, A: low, B: high, Up: l.GetUp(), Measured: l.GetMeasured(),
+			RTT: max(0, time.Duration(l.GetRttNs())), StaticCost: max(0, ginnel.Cost(l.GetStaticCost())),
+		},
+		removed: l.GetRemoved(),
+	}, nil
+}
+
+// readTerminator verifies the Bind of a terminator, unless the router has
+// reported it before. Whether it is allowed is judged whenever it is used.
+func (c *Controller) readTerminator(from ginnel.RouterID, t *wire.TerminatorState) (*terminatorRow, error) {
+	row := &terminatorRow{
+		id:        ginnel.TerminatorID(t.GetId()),
+		unhealthy: t.GetUnhealthy(),
+		removed:   t.GetRemoved(),
+		at:        time.Now(),
+		dynamic: terminator.Reported(time.Now(), terminator.Load{
+			Circuits: int(t.GetCircuits()), FailureCost: ginnel.Cost(t.GetFailureCost()), FailureLeft: terminator.FailureMemory,
+		}),
+	}
+	if row.removed {
+		return row, nil
+	}
+	if known := c.fabric.terminator(from, row.id); known != nil && known.bound {
+		row.bound, row.spec, row.key, row.at = true, known.spec, known.key, known.at
+		return row, nil
+	}
+	if t.GetBind() == nil {
+		return row, nil
+	}
+	var b wire.Bind
+	signer, err := pki.OpenInto(t.GetBind(), wire.DomainBind, c.holder.Load().CA, now(), &b, ginnel.RoleIdentity)
+	if err != nil {
+		return nil, fmt.Errorf("terminator %s: %w", row.id, err)
+	}
+	host := ginnel.IdentityID(signer.Peer.ID)
+	switch {
+	case b.GetNetwork() != string(c.network):
+		return nil, fmt.Errorf("terminator %s: bind is of network %q", row.id, b.GetNetwork())
+	case b.GetRouter() != string(from):
+		return nil, fmt.Errorf("terminator %s: bind is for router %q", row.id, b.GetRouter())
+	case row.id != wire.BindTerminatorID(&b, host, t.GetBind().GetPayload()):
+		return nil, fmt.Errorf("terminator %s: the bind makes another id", row.id)
+	case b.GetPrecedence() > uint32(ginnel.Failed) || b.GetCost() < 0:
+		return nil, fmt.Errorf("terminator %s: bind with cost %d, precedence %d", row.id, b.GetCost(), b.GetPrecedence())
+	}
+	row.bound, row.key = true, signer.KeyHash
+	row.spec = ginnel.Terminator{
+		ID: row.id, Service: ginnel.ServiceID(b.GetService()), Router: from, Host: host, Instance: b.GetInstance(),
+		StaticCost: ginnel.Cost(b.GetCost()), Precedence: ginnel.Precedence(b.GetPrecedence()),
+	}
+	return row, nil
+}
+
+func readEdge(e *wire.EdgeState) (edgeRow, error) {
+	row := edgeRow{
+		connection: e.GetConnection(), identity: ginnel.IdentityID(e.GetIdentity()), process: e.GetProcess(),
+		key: hex.EncodeToString(e.GetKey()), removed: e.GetRemoved(), at: time.Now(),
+	}
+	if row.removed {
+		return row, nil
+	}
+	if err := ginnel.CheckName(e.GetIdentity()); err != nil {
+		return edgeRow{}, fmt.Errorf("edge connection %d: %w", row.connection, err)
+	}
+	return row, nil
+}
+
+// readEndpoint verifies the ticket and the attach of an end of a circuit,
+// unless they are the ones reported before.
+func (c *Controller) readEndpoint(from ginnel.RouterID, e *wire.EndpointState) (*endpointRow, error) {
+	row := &endpointRow{
+		endpointKey: endpointKey{ginnel.CircuitID(e.GetCircuit()), e.GetHost()},
+		router:      from, generation: e.GetGeneration(), signed: e.GetTicket(),
+		path: wire.IDs[ginnel.RouterID](e.GetPath()), links: wire.IDs[ginnel.LinkID](e.GetLinks()),
+		sent: e.GetBytesSent(), received: e.GetBytesReceived(), removed: e.GetRemoved(), at: time.Now(),
+	}
+	if row.removed {
+		return row, nil
+	}
+	ca := c.holder.Load().CA
+	known := c.fabric.endpoint(from, row.endpointKey)
+	if known != nil && (row.signed == nil || bytes.Equal(known.signed.GetPayload(), row.signed.GetPayload())) {
+		row.signed, row.ticket, row.at = known.signed, known.ticket, known.at
+	} else {
+		ticket, err := pki.ReopenTicket(row.signed, ca)
+		if err != nil {
+			return nil, fmt.Errorf("circuit %s: %w", row.circuit, err)
+		}
+		row.ticket = ticket
+	}
+	if row.ticket.GetCircuit() != string(row.circuit) || row.ticket.GetNetwork() != string(c.network) {
+		return nil, fmt.Errorf("circuit %s: ticket is of circuit %q in network %q", row.circuit, row.ticket.GetCircuit(), row.ticket.GetNetwork())
+	}
+	if known != nil && (e.GetAttach() == nil || bytes.Equal(known.attach.GetPayload(), e.GetAttach().GetPayload())) {
+		row.attach, row.sequence = known.attach, known.sequence
+		return row, nil
+	}
+	return row, c.readAttach(row, e.GetAttach())
+}
+
+var errAttach = errors.New("attach is for something else")
+
+// readAttach verifies that the ticket's host has attached the circuit's end to
+// the router that says so.
+func (c *Controller) readAttach(row *endpointRow, signed *wire.Signed) error {
+	if signed == nil {
+		return nil
+	}
+	var a wire.Attach
+	signer, err := pki.OpenInto(signed, wire.DomainAttach, c.holder.Load().CA, now(), &a, ginnel.RoleIdentity)
+	if err != nil {
+		return fmt.Errorf("circuit %s: %w", row.circuit, err)
+	}
+	if signer.Peer != pki.TicketPeer(row.ticket) || a.GetRouter() != string(row.router) || !row.host ||
+		!bytes.Equal(a.GetTicket().GetPayload(), row.signed.GetPayload()) {
+		return fmt.Errorf("circuit %s: %w", row.circuit, errAttach)
+	}
+	row.attach, row.sequence = signed, a.GetSequence()
+	return nil
+}

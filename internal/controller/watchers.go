@@ -1,0 +1,87 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/ginnel/ginnel/internal/api"
+)
+
+// watcherQueue is how many events wait for a reader before it is cut off.
+const watcherQueue = 1024
+
+// watchers passes the machine's changes on to those who watch. A reader that is
+// too slow is cut off: nobody waits for it.
+type watchers struct {
+	mu    sync.Mutex
+	chans map[chan api.DialEvent]struct{}
+	ended bool
+}
+
+func (w *watchers) publish(ev api.DialEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ch := range w.chans {
+		select {
+		case ch <- ev:
+		default:
+			delete(w.chans, ch)
+			close(ch)
+		}
+	}
+}
+
+// watch yields events until ctx ends, the reader is too slow, or the loop ends.
+func (w *watchers) watch(ctx context.Context) iter.Seq[api.DialEvent] {
+	return func(yield func(api.DialEvent) bool) {
+		ch := make(chan api.DialEvent, watcherQueue)
+		if !w.add(ch) {
+			return
+		}
+		defer w.remove(ch)
+		for {
+			select {
+			case ev, ok := <-ch:
+				if !ok || !yield(ev) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (w *watchers) add(ch chan api.DialEvent) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return false
+	}
+	if w.chans == nil {
+		w.chans = make(map[chan api.DialEvent]struct{})
+	}
+	w.chans[ch] = struct{}{}
+	return true
+}
+
+func (w *watchers) remove(ch chan api.DialEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.chans, ch)
+}
+
+// end cuts all readers off.
+func (w *watchers) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	for ch := range w.chans {
+		delete(w.chans, ch)
+		close(ch)
+	}
+}
