@@ -157,8 +157,11 @@ func TestReply_Refusals(t *testing.T) {
 		query *dns.Msg
 		want  int
 	}{
-		{notify, dns.RcodeNotImplemented}, {two, dns.RcodeFormatError}, {chaos, dns.RcodeRefused},
-		{version, dns.RcodeBadVers}, {new(dns.Msg), dns.RcodeFormatError},
+		{notify, dns.RcodeNotImplemented},
+		{two, dns.RcodeFormatError},
+		{chaos, dns.RcodeRefused},
+		{version, dns.RcodeBadVers},
+		{new(dns.Msg), dns.RcodeFormatError},
 	} {
 		got, forward := reply(epoch, names, nil, test.query)
 		if forward || got.Rcode != test.want {

@@ -36,15 +36,14 @@ func (r *Resolver) Serve(ctx context.Context, packets net.PacketConn, listener n
 		{Listener: bounded, Handler: answer},
 	}
 	ends := make(chan error, len(servers))
+	var running sync.WaitGroup
 	for _, server := range servers {
-		go func() { ends <- server.ActivateAndServe() }()
+		running.Go(func() { ends <- server.ActivateAndServe() })
 	}
 	var end error
-	running := len(servers)
 	select {
 	case <-ctx.Done():
 	case end = <-ends:
-		running--
 		end = cmp.Or(end, errors.New("server stopped"))
 		cancel()
 	}
@@ -53,9 +52,7 @@ func (r *Resolver) Serve(ctx context.Context, packets net.PacketConn, listener n
 	for _, server := range servers {
 		_ = server.Shutdown() // wakes idle TCP connections; an error says that it is stopped
 	}
-	for range running {
-		<-ends
-	}
+	running.Wait()
 	if end != nil {
 		return fmt.Errorf("resolver at %s: %w", listener.Addr(), end)
 	}

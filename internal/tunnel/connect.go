@@ -141,8 +141,10 @@ func (p *prefixed) Read(b []byte) (int, error) {
 // CloseWrite ends the sending direction.
 func (p *prefixed) CloseWrite() error { return closeWrite(p.Conn) }
 
-// Abort resets the connection.
-func (p *prefixed) Abort() error {
-	abort(p.Conn)
+// SetLinger sets what Close does with what was not sent; 0 makes it a reset.
+func (p *prefixed) SetLinger(seconds int) error {
+	if conn, ok := p.Conn.(interface{ SetLinger(seconds int) error }); ok {
+		return conn.SetLinger(seconds)
+	}
 	return nil
 }

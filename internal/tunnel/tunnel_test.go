@@ -96,8 +96,10 @@ func TestL91_FailedDialIsResetAtOnce(t *testing.T) {
 func TestL85_RemovedServiceResetsNewConnections(t *testing.T) {
 	d := newTwin(web("web.internal"))
 	d.dial = upperEcho(t)
-	tunnel := run(t, Config{Dialer: d, DNS: "127.0.0.1:0", Names: dns.Config{Zones: []string{"internal"}},
-		Proxies: []Proxy{{"127.0.0.1:0", "web.internal:80"}}})
+	tunnel := run(t, Config{
+		Dialer: d, DNS: "127.0.0.1:0", Names: dns.Config{Zones: []string{"internal"}},
+		Proxies: []Proxy{{"127.0.0.1:0", "web.internal:80"}},
+	})
 	ask := func() int {
 		answer, err := mdns.Exchange(new(mdns.Msg).SetQuestion("web.internal.", mdns.TypeA), tunnel.Addresses().DNS)
 		if err != nil {
@@ -136,6 +138,33 @@ func TestRelay_PassesResetsOn(t *testing.T) {
 		wantReset(t, other)
 		<-done
 	}
+}
+
+// abortable is a connection of the fabric that notes how it was ended.
+type abortable struct {
+	net.Conn
+	code chan ginnel.Code
+}
+
+func (a *abortable) Abort(code ginnel.Code, _ string) {
+	a.code <- code
+	_ = a.Close()
+}
+
+func TestRelay_TellsTheFabricOfAReset(t *testing.T) {
+	program, programFar := pair(t)
+	fabric, _ := pair(t)
+	conn := &abortable{fabric, make(chan ginnel.Code, 1)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		relay(t.Context(), &prefixed{program, nil}, conn)
+	}()
+	abort(programFar)
+	if got := <-conn.code; got != ginnel.PeerReset {
+		t.Errorf("got %s, want %s", got, ginnel.PeerReset)
+	}
+	<-done
 }
 
 func TestRelay_EndsWithItsContext(t *testing.T) {
@@ -469,8 +498,12 @@ func TestOpen_Failures(t *testing.T) {
 	defer func() { _ = used.Close() }()
 	at := used.Addr().String()
 	for _, cfg := range []Config{
-		{SOCKS: at}, {DNS: at}, {Proxies: []Proxy{{at, "a:1"}}}, {SOCKS: "127.0.0.1:0", Proxies: []Proxy{{"127.0.0.1:0", "a"}}},
-		{Names: dns.Config{Zones: []string{"a b"}}}, {Names: dns.Config{Range: netip.MustParsePrefix("::/0")}},
+		{SOCKS: at},
+		{DNS: at},
+		{Proxies: []Proxy{{at, "a:1"}}},
+		{SOCKS: "127.0.0.1:0", Proxies: []Proxy{{"127.0.0.1:0", "a"}}},
+		{Names: dns.Config{Zones: []string{"a b"}}},
+		{Names: dns.Config{Range: netip.MustParsePrefix("::/0")}},
 	} {
 		cfg.Dialer = newTwin()
 		if tunnel, err := Open(cfg); err == nil || tunnel != nil {
