@@ -34,7 +34,7 @@ func NewClient(h *http.Client, base string) *Client {
 // NewSocketClient gives a client over the unix socket at path.
 func NewSocketClient(path string) *Client {
 	transport := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, path) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return DialSocket(ctx, path) },
 	}
 	return NewClient(&http.Client{Transport: transport}, "http://controller")
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -26,6 +27,9 @@ const (
 	pathCircuits    = "/v1/circuits"
 	pathDialer      = "/v1/dialer"
 )
+
+// HeaderTimeout is how long whoever serves the handler should wait for a request.
+const HeaderTimeout = 10 * time.Second
 
 // maxBody bounds what a request may carry.
 const maxBody = 1 << 20

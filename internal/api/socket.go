@@ -22,7 +22,7 @@ const maxSocketPath = 100
 // ListenSocket listens on a unix socket at path, for the owner only. A socket
 // that a dead process left is replaced; one that a live process serves is not.
 func ListenSocket(path string) (net.Listener, error) {
-	if conn, err := dialSocket(context.Background(), path); err == nil {
+	if conn, err := DialSocket(context.Background(), path); err == nil {
 		conn.Close()
 		return nil, fmt.Errorf("listen on %s: another process serves it", path)
 	} else if errors.Is(err, syscall.ECONNREFUSED) {
@@ -61,7 +61,8 @@ func (s *socket) Close() error {
 	return err
 }
 
-func dialSocket(ctx context.Context, path string) (net.Conn, error) {
+// DialSocket connects to a unix socket at path, of any length.
+func DialSocket(ctx context.Context, path string) (net.Conn, error) {
 	short, release, err := shortPath(path)
 	if err != nil {
 		return nil, err
