@@ -44,6 +44,12 @@ func Generation(resume uint32, attempt int) uint32 {
 	return resume*attemptsPerResume + uint32(attempt)
 }
 
+// ResumeNumber gives the resume number that a generation belongs to.
+func ResumeNumber(generation uint32) uint32 { return generation / attemptsPerResume }
+
+// MaxResume is the greatest resume number whose generations are numbers.
+const MaxResume = 1<<24 - 1
+
 // Setup is the set-up of one circuit. Its invariants:
 //
 //  1. Exactly one Respond or Fail ends it, at the request's deadline at the

@@ -1,0 +1,89 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ginnel/ginnel"
+)
+
+// outcome is how a request ended.
+type outcome struct {
+	code       ginnel.Code
+	cause      string
+	terminator ginnel.TerminatorID
+	peer       ginnel.Peer
+	attempts   int
+	// refused: no attempt was thought of.
+	refused bool
+	// err: the answer could not be sent.
+	err error
+}
+
+// circuitMeter counts requests.
+type circuitMeter struct {
+	dials, resumes *prometheus.CounterVec // by code
+	took           prometheus.Histogram
+}
+
+func newCircuitMeter(registry prometheus.Registerer, g *gate) circuitMeter {
+	m := circuitMeter{
+		dials: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ginnel_circuit_dials_total", Help: "Dials of services that ended, by code.",
+		}, []string{"code"}),
+		resumes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ginnel_circuit_resumes_total", Help: "Resumes of circuits that ended, by code.",
+		}, []string{"code"}),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "ginnel_circuit_setup_seconds", Help: "From a request to its DialResponse.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}),
+	}
+	registry.MustRegister(m.dials, m.resumes, m.took, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ginnel_circuit_setups", Help: "Set-ups that run.",
+	}, func() float64 { return float64(g.len()) }))
+	return m
+}
+
+// record counts and logs a request that has ended. What anybody could make us
+// write without end is for those who look closely.
+func (cs *circuits) record(s *setup, o outcome) {
+	took := time.Since(s.timing.received)
+	what, counter := "dial ended", cs.meter.dials
+	if s.resume != nil {
+		what, counter = "resume ended", cs.meter.resumes
+	}
+	counter.WithLabelValues(o.code.String()).Inc()
+	if o.code == ginnel.CodeOK {
+		cs.meter.took.Observe(took.Seconds())
+	}
+	level := slog.LevelInfo
+	if o.refused && (o.code == ginnel.NotAuthenticated || o.code == ginnel.Busy) {
+		level = slog.LevelDebug
+	}
+	attrs := []slog.Attr{
+		slog.String("circuit_id", string(s.decision.circuit)),
+		slog.String("service", string(s.decision.service)),
+		slog.String("identity", string(s.decision.client)),
+		slog.String("router_id", string(s.from.id())),
+		slog.String("code", o.code.String()),
+		slog.Int("attempts", o.attempts),
+		slog.Duration("took", took),
+	}
+	if o.peer.ID != "" {
+		attrs = append(attrs, slog.String("peer", o.peer.String()), slog.String("terminator_id", string(o.terminator)))
+	}
+	if o.cause != "" {
+		attrs = append(attrs, slog.String("cause", o.cause))
+	}
+	if o.err != nil {
+		attrs = append(attrs, slog.Any("err", o.err))
+	}
+	cs.c.log.LogAttrs(context.Background(), level, what, attrs...)
+}

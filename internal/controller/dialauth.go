@@ -1,0 +1,139 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/terminator"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+const (
+	// defaultDeadline is that of a request which names none.
+	defaultDeadline = 10 * time.Second
+	// maxDeadline bounds how long a set-up may hold its place.
+	maxDeadline = 2 * time.Minute
+	// maxText bounds each text of a request that is passed on.
+	maxText = 512
+)
+
+// dialRequest takes a DialRequest that router ch passed on.
+func (cs *circuits) dialRequest(ch outlet, m *wire.Message) {
+	s := &setup{from: ch, request: m.GetId(), timing: timing{received: time.Now()}}
+	cs.admit(s, cs.readDial(m.GetDialRequest()))
+}
+
+// reader verifies the request of a set-up and fills the set-up in. It gives
+// the Failure to answer with, or nil.
+type reader func(s *setup) *wire.Failure
+
+// admit gives a request to the loop, or refuses it. Before its signature is
+// looked at there must be room for it.
+func (cs *circuits) admit(s *setup, read reader) {
+	if s.request == 0 {
+		return // a notice: there is nobody to answer
+	}
+	if busy := cs.gate.enter(s.from.id()); busy != nil {
+		cs.refuse(s, failure(busy))
+		return
+	}
+	if refused := read(s); refused != nil {
+		cs.gate.leave(s.from.id())
+		cs.refuse(s, refused)
+		return
+	}
+	s.timing.verified = time.Now()
+	cs.inbox.put(requested{s})
+}
+
+// refuse answers a request that does not become a set-up.
+func (cs *circuits) refuse(s *setup, f *wire.Failure) {
+	// A channel that does not take the answer ends, and with it the request.
+	_ = cs.reply(s, &wire.Message{Body: &wire.Message_Failure{Failure: f}})
+	cs.record(s, outcome{code: ginnel.Code(f.GetCode()), cause: f.GetMessage(), refused: true})
+}
+
+// readDial reads a dial: who signed it, that the router passes it on as that
+// one's, and that the store lets it be.
+func (cs *circuits) readDial(request *wire.DialRequest) reader {
+	return func(s *setup) *wire.Failure {
+		var d wire.Dial
+		client, refused := cs.verify(s, request.GetDial(), wire.DomainDial, &d, request.GetIdentity())
+		if refused != nil {
+			return refused
+		}
+		if err := checkDial(&d); err != nil {
+			return failure(err)
+		}
+		s.decision.service = ginnel.ServiceID(d.GetService())
+		r := cs.c.rules()
+		service, err := authorizeDial(r, client, ginnel.ServiceID(d.GetService()), s.from.id())
+		if err != nil {
+			return failure(cs.c.refusal(err))
+		}
+		s.decision = decision{
+			network: cs.c.network, service: service.ID, client: client.ID,
+			dialHash: pki.DialHash(request.GetDial().GetPayload()), revision: r.Revision(),
+		}
+		s.service = service
+		s.query = terminator.Query{Strategy: service.Strategy, Instance: d.GetInstance(), Sticky: ginnel.TerminatorID(d.GetSticky())}
+		s.early, s.source, s.destination = d.GetEarly(), d.GetSource(), d.GetDestination()
+		s.explain = d.GetExplain()
+		s.deadline = deadline(s.timing.received, d.GetDeadlineMs())
+		return nil
+	}
+}
+
+// verify opens a signed request of a set-up. A router that passes it on as
+// another identity's than the signer's is lying or confused.
+func (cs *circuits) verify(s *setup, signed *wire.Signed, domain string, m addressed, claimed string) (ginnel.Identity, *wire.Failure) {
+	client, refused := cs.c.verifyRequest(signed, domain, s.from.id(), m)
+	if refused != nil {
+		return client, refused
+	}
+	s.decision.client = client.ID
+	if claimed != string(client.ID) {
+		return client, failure(ginnel.Errorf(ginnel.NotAuthenticated, "router %s passes on as identity %q what %s has signed", s.from.id(), claimed, client.ID))
+	}
+	return client, nil
+}
+
+// checkDial bounds what a dial brings along, since it is passed on in a message
+// of one frame.
+func checkDial(d *wire.Dial) *ginnel.DialError {
+	if n := len(d.GetEarly()); n > wire.MaxEarlyOut {
+		return ginnel.Errorf(ginnel.NotAuthenticated, "dial with %d early bytes, at most %d", n, wire.MaxEarlyOut)
+	}
+	for _, text := range []string{d.GetService(), d.GetInstance(), d.GetSticky(), d.GetSource(), d.GetDestination()} {
+		if len(text) > maxText {
+			return ginnel.Errorf(ginnel.NotAuthenticated, "dial with a text of %d bytes, at most %d", len(text), maxText)
+		}
+	}
+	return nil
+}
+
+// authorizeDial gives the service, if the identity may dial it over the router.
+func authorizeDial(r rules, client ginnel.Identity, id ginnel.ServiceID, ingress ginnel.RouterID) (ginnel.Service, *ginnel.DialError) {
+	service, ok := r.Services().Get(id)
+	if !ok {
+		return service, ginnel.Errorf(ginnel.InvalidService, "there is no service %q", id)
+	}
+	router, ok := r.Routers().Get(ingress)
+	if !ok {
+		return service, ginnel.Errorf(ginnel.NotAuthenticated, "router %s is not known", ingress)
+	}
+	return service, r.policies.AuthorizeDial(client, service, router)
+}
+
+// deadline gives when a client gives up that had remaining milliseconds left.
+func deadline(received time.Time, remaining uint32) time.Time {
+	d := time.Duration(remaining) * time.Millisecond
+	if d == 0 {
+		d = defaultDeadline
+	}
+	return received.Add(min(d, maxDeadline))
+}
