@@ -14,7 +14,7 @@ import (
 
 // planned are the nouns and verbs that the documents may speak of before they exist.
 var planned = []string{
-	"controller", "demo", "dial", "lab", "tunnel",
+	"demo", "dial", "lab", "tunnel",
 	"router init", "router run", "identity enroll",
 }
 

@@ -28,6 +28,7 @@ func newRootCmd() *cobra.Command {
 	}
 	root.PersistentFlags().Bool("json", false, "print JSON, one object a line, errors included")
 	root.AddCommand(
+		newControllerCmd(),
 		newRouterCmd(), newLinkCmd(), newIdentityCmd(), newServiceCmd(), newTerminatorCmd(), newPolicyCmd(),
 		newCircuitCmd(), newDialerCmd(), newPathCmd(),
 		newVersionCmd(),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -40,6 +41,7 @@ func New(b Backend, software string) http.Handler {
 	config := huma.DefaultConfig("Ginnel", software)
 	config.DocsPath = "" // its page would load scripts from elsewhere
 	config.CreateHooks = nil
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	a := humago.New(mux, config)
 	huma.Register(a, huma.Operation{OperationID: "status", Method: http.MethodGet, Path: pathStatus},
 		func(ctx context.Context, _ *struct{}) (*reply[Status], error) {
@@ -56,6 +58,19 @@ func New(b Backend, software string) http.Handler {
 	registerCircuits(a, b.Circuits)
 	registerDialer(a, b.Dialer)
 	return http.MaxBytesHandler(mux, maxBody)
+}
+
+// schemaName names a type in the document. The nouns of the module root are
+// what is asked for, and this package shows some under the same name.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.PkgPath() == reflect.TypeFor[ginnel.Service]().PkgPath() {
+		return "Noun" + name
+	}
+	return name
 }
 
 // reply is a response with a body.

@@ -10,10 +10,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/ginnel/ginnel"
@@ -133,6 +135,9 @@ func decodeConfig(text []byte) (c Config, err error) {
 	d := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict(),
 		yaml.CustomUnmarshaler(readDuration), yaml.CustomUnmarshaler(readLevel))
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		if bad, ok := errors.AsType[*valueError](err); ok {
+			return Config{}, bad.located(text)
+		}
 		return Config{}, located(err)
 	}
 	if err := d.Decode(&Config{}); !errors.Is(err, io.EOF) {
@@ -144,13 +149,31 @@ func decodeConfig(text []byte) (c Config, err error) {
 	return c, nil
 }
 
-func readDuration(d *time.Duration, raw []byte) error {
-	text := unquoted(raw)
-	parsed, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("%q is not a duration: write it like 30s or 1m30s", text)
+// valueError is a value that cannot be read; where it stands the decoder does
+// not tell.
+type valueError struct{ text, want string }
+
+func (e *valueError) Error() string { return fmt.Sprintf("%q: want %s", e.text, e.want) }
+
+// located finds the key with the value in the text.
+func (e *valueError) located(text []byte) error {
+	keys := []string{"logLevel"}
+	for field := range reflect.TypeFor[dialer.Config]().Fields() {
+		keys = append(keys, "dialer."+field.Tag.Get("yaml"))
 	}
-	*d = parsed
+	for _, key := range keys {
+		if node := find(text, key); node != nil && unquoted([]byte(node.String())) == e.text {
+			return fmt.Errorf("line %d: %s: %w", node.GetToken().Position.Line, key, e)
+		}
+	}
+	return e
+}
+
+func readDuration(d *time.Duration, raw []byte) (err error) {
+	text := unquoted(raw)
+	if *d, err = time.ParseDuration(text); err != nil {
+		return &valueError{text, "a duration such as 30s or 1m30s"}
+	}
 	return nil
 }
 
@@ -162,7 +185,7 @@ func readLevel(l *slog.Level, raw []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("log level %q: want debug, info, warn or error", text)
+	return &valueError{text, "debug, info, warn or error"}
 }
 
 func unquoted(raw []byte) string { return strings.Trim(strings.TrimSpace(string(raw)), "\"'") }
@@ -177,19 +200,27 @@ func located(err error) error {
 	return fmt.Errorf("line %d, column %d: %s", pos.Line, pos.Column, at.GetMessage())
 }
 
-// lineOf gives the line at which a key stands; 0: nowhere.
+// lineOf gives the line at which a key's value stands; 0: nowhere.
 func lineOf(text []byte, key string) int {
+	if node := find(text, key); node != nil {
+		return node.GetToken().Position.Line
+	}
+	return 0
+}
+
+// find gives the value of a key; nil: it is not there.
+func find(text []byte, key string) ast.Node {
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return 0
+		return nil
 	}
 	path, err := yaml.PathString("$." + key)
 	if err != nil {
-		return 0
+		return nil
 	}
 	node, err := path.FilterFile(file)
 	if err != nil || node == nil || node.GetToken() == nil {
-		return 0
+		return nil
 	}
-	return node.GetToken().Position.Line
+	return node
 }

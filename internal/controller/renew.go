@@ -39,11 +39,7 @@ func (c *Controller) renewOwn(ctx context.Context) {
 
 func (c *Controller) renewNow() error {
 	old := c.holder.Load()
-	leaf, err := c.ca.Issue(now(), old.Self, old.Key.Public())
-	if err != nil {
-		return err
-	}
-	renewed, err := pki.NewCredential(old.Key, leaf, c.ca.Cert)
+	renewed, err := issue(c.ca, old.Self, old.Key)
 	if err != nil {
 		return err
 	}
@@ -55,6 +51,6 @@ func (c *Controller) renewNow() error {
 	if err := c.holder.Swap(renewed); err != nil {
 		return err
 	}
-	c.log.Info("own certificate renewed", "until", leaf.NotAfter)
+	c.log.Info("own certificate renewed", "until", renewed.Leaf.NotAfter)
 	return nil
 }

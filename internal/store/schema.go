@@ -79,7 +79,20 @@ func checkTerminator(t ginnel.Terminator) error {
 	if t.Host != "" || t.Address == "" {
 		return fmt.Errorf("a stored terminator has an address and no host")
 	}
-	return ginnel.CheckName(string(t.ID))
+	return checkTerminatorID(string(t.ID))
+}
+
+// checkTerminatorID takes a name, or SERVICE@ROUTER with a number behind it or
+// not, as controllers call terminators that nobody named.
+func checkTerminatorID(id string) error {
+	service, router, derived := strings.Cut(id, "@")
+	if err := ginnel.CheckName(service); err != nil || !derived {
+		return err
+	}
+	if i := strings.LastIndexByte(router, '-'); i > 0 && strings.Trim(router[i+1:], "0123456789") == "" {
+		router = router[:i]
+	}
+	return ginnel.CheckName(router)
 }
 
 func checkLink(l ginnel.LinkSpec) error {

@@ -1,0 +1,267 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
+	"github.com/ginnel/ginnel/internal/controller"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/store"
+	"github.com/ginnel/ginnel/internal/store/etcd"
+	"github.com/ginnel/ginnel/internal/transport"
+)
+
+// Files in a controller's directory, beside its credential and its socket.
+const (
+	caKeyFile  = "ca-key.pem"
+	adminFile  = "admin.json"
+	storeDir   = "store"
+	configFile = "controller.yaml"
+)
+
+const controllerHelp = `A controller keeps the network's hard state, dials its routers and decides who
+may reach what. It needs no open port: commands reach it over a unix socket in
+its directory.
+
+  ginnel controller init --dir C --network NAME
+  ginnel controller run --dir C
+  export GINNEL_CONTROLLER=C`
+
+func newControllerCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "controller", Short: "The control plane: init, run", Long: controllerHelp}
+	config := &cobra.Command{Use: "config", Short: "The configuration file"}
+	config.AddCommand(newControllerCheckCmd())
+	cmd.AddCommand(newControllerInitCmd(), newControllerRunCmd(), config)
+	return cmd
+}
+
+func newControllerInitCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "init --dir DIR --network NAME",
+		Short: "Make a new network: CA, controller certificate, administrator; starts nothing",
+		Args:  cobra.NoArgs,
+	}
+	dir := cmd.Flags().String("dir", "", "the controller's directory, which is made")
+	network := cmd.Flags().String("network", "", "name of the network")
+	name := cmd.Flags().String("name", "c1", "name of the controller")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *dir == "" || *network == "" {
+			return usagef("give --dir and --network")
+		}
+		if err := errors.Join(pki.CheckNetwork(ginnel.NetworkID(*network)), ginnel.CheckName(*name)); err != nil {
+			return usageError{err}
+		}
+		if err := initController(cmd.Context(), *dir, ginnel.NetworkID(*network), *name); err != nil {
+			return err
+		}
+		return said(cmd, api.Created{ID: *name}, fmt.Sprintf("network %s made in %s; start it: ginnel controller run --dir %s", *network, *dir, *dir))
+	}
+	return cmd
+}
+
+// initController makes a network in a directory that holds none. The
+// administrator's file comes last: with it, all is there.
+func initController(ctx context.Context, dir string, network ginnel.NetworkID, name string) (err error) {
+	for _, file := range []string{pki.CAFile, caKeyFile, adminFile, storeDir} {
+		if _, err := os.Lstat(filepath.Join(dir, file)); !errors.Is(err, fs.ErrNotExist) {
+			return withHint(fmt.Errorf("%s holds a network already: it has %s", dir, file), "give another --dir")
+		}
+	}
+	ca, err := pki.NewCA(network, time.Now())
+	if err != nil {
+		return err
+	}
+	own, err := controller.NewCredential(ca, ginnel.Peer{Role: ginnel.RoleController, ID: name})
+	if err != nil {
+		return err
+	}
+	if err := pki.SaveCredential(dir, own); err != nil {
+		return err
+	}
+	key, err := ca.KeyPEM()
+	if err != nil {
+		return err
+	}
+	if err := pki.WriteFile(filepath.Join(dir, caKeyFile), key, 0o600); err != nil {
+		return err
+	}
+	st, done, err := openStore(ctx, dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	admin, err := controller.Found(ctx, st, ca)
+	if err != nil {
+		return err
+	}
+	return pki.WriteIdentity(filepath.Join(dir, adminFile), pki.Identity{Credential: admin})
+}
+
+// openStore opens the store in a controller's directory; done closes it.
+func openStore(ctx context.Context, dir string, log *slog.Logger) (st *store.Store, done func() error, err error) {
+	backend, err := etcd.Open(ctx, filepath.Join(dir, storeDir), etcd.Options{Logger: log})
+	if err != nil {
+		if errors.Is(err, store.ErrLocked) {
+			err = withHint(err, "a controller runs in "+dir+" already: stop it, or give another --dir")
+		}
+		return nil, nil, err
+	}
+	st, err = store.New(ctx, backend, store.Options{Logger: log})
+	if err != nil {
+		return nil, nil, errors.Join(err, backend.Close())
+	}
+	return st, func() error { return errors.Join(st.Close(), backend.Close()) }, nil
+}
+
+func newControllerRunCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run --dir DIR",
+		Short: "Run the controller until it is interrupted",
+		Args:  cobra.NoArgs,
+	}
+	dir := cmd.Flags().String("dir", "", "the controller's directory")
+	config := cmd.Flags().String("config", "", "configuration file (default DIR/"+configFile+", if there is one)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *dir == "" {
+			return usagef("give --dir")
+		}
+		cfg, err := controllerConfig(*dir, *config)
+		if err != nil {
+			return err
+		}
+		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: cfg.LogLevel}))
+		return runController(cmd.Context(), *dir, cfg, log)
+	}
+	return cmd
+}
+
+// controllerConfig reads the file that was named, else the one in the
+// directory, else gives the defaults.
+func controllerConfig(dir, file string) (controller.Config, error) {
+	if file != "" {
+		return controller.LoadConfig(file)
+	}
+	cfg, err := controller.LoadConfig(filepath.Join(dir, configFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return controller.DefaultConfig(), nil
+	}
+	return cfg, err
+}
+
+// loadController reads the credential and the CA in a controller's directory.
+func loadController(dir string) (*pki.Credential, *pki.CA, error) {
+	own, err := pki.LoadCredential(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, withHint(fmt.Errorf("%s holds no controller: %w", dir, err),
+			"make a network: ginnel controller init --dir "+dir+" --network NAME")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := os.ReadFile(filepath.Join(dir, caKeyFile))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the CA's key: %w", err)
+	}
+	ca, err := pki.LoadCA(pki.EncodeCertPEM(own.CA), key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, caKeyFile), err)
+	}
+	return own, ca, nil
+}
+
+func runController(ctx context.Context, dir string, cfg controller.Config, log *slog.Logger) (err error) {
+	own, ca, err := loadController(dir)
+	if err != nil {
+		return err
+	}
+	st, done, err := openStore(ctx, dir, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	c, err := controller.New(controller.Options{
+		Config: cfg, Holder: pki.NewHolder(own), CA: ca, Store: st, Network: transport.OS{}, Log: log,
+		Software: buildVersion().Version,
+		Renewed:  func(renewed *pki.Credential) error { return pki.SaveCredential(dir, renewed) },
+	})
+	if err != nil {
+		return err
+	}
+	socket, err := api.ListenSocket(filepath.Join(dir, socketName))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	served := make(chan struct{})
+	server := &http.Server{
+		Handler: api.New(c.Backend(), buildVersion().Version), ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	go func() {
+		defer close(served)
+		if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
+			cancel(fmt.Errorf("serve %s: %w", socketName, err))
+		}
+	}()
+	err = portInUse(cfg, c.Run(ctx))
+	err = errors.Join(err, server.Close())
+	<-served
+	return err
+}
+
+// portInUse adds advice to the one error of starting that has some.
+func portInUse(cfg controller.Config, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return withHint(fmt.Errorf("%s is in use by another process: %w", cfg.Listen, err), "give another address as listen in the configuration")
+	}
+	return err
+}
+
+func newControllerCheckCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check --config FILE",
+		Short: "Check a configuration file and print what would be used",
+		Args:  cobra.NoArgs,
+	}
+	file := cmd.Flags().String("config", "", "configuration file; none: the defaults are shown")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg := controller.DefaultConfig()
+		if *file != "" {
+			var err error
+			if cfg, err = controller.LoadConfig(*file); err != nil {
+				return err
+			}
+		}
+		if wantJSON(cmd) {
+			text, err := yaml.MarshalWithOptions(cfg, yaml.JSON())
+			if err != nil {
+				return fmt.Errorf("show the configuration: %w", err)
+			}
+			return writeText(cmd.OutOrStdout(), string(text))
+		}
+		text, err := yaml.Marshal(cfg)
+		if err != nil {
+			return fmt.Errorf("show the configuration: %w", err)
+		}
+		return writeText(cmd.OutOrStdout(), string(text))
+	}
+	return cmd
+}
