@@ -1,0 +1,247 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/dialer"
+)
+
+// ConfigFile is the name of the configuration in a router's directory.
+const ConfigFile = "config.yaml"
+
+// configFile is a Config as it is written; see the text of NewConfigFile for
+// what each key means.
+type configFile struct {
+	Listen      string           `yaml:"listen"`
+	Advertise   []ginnel.Address `yaml:"advertise"`
+	Controllers []ginnel.Address `yaml:"controllers"`
+	Groups      []string         `yaml:"groups"`
+	LinkGroups  []string         `yaml:"linkGroups"`
+	Edge        *bool            `yaml:"edge"`
+	Dialer      dialer.Config    `yaml:"dialer"`
+}
+
+// ParseConfig reads the text of a configuration file. The error is all that is
+// wrong with it, joined, each in the form "FILE:LINE: key: problem".
+func ParseConfig(file string, text []byte) (Config, error) {
+	p := configParser{file: file, lines: make(map[string]int)}
+	f := configFile{Dialer: DefaultDialer()}
+	p.parse(text, &f)
+	if len(p.errs) > 0 {
+		return Config{}, errors.Join(p.errs...)
+	}
+	cfg := Config{
+		Listen: f.Listen, Advertise: f.Advertise, Controllers: f.Controllers,
+		Groups: f.Groups, LinkGroups: f.LinkGroups, Edge: f.Edge, Dialer: &f.Dialer,
+	}
+	p.refuse(cfg.Validate())
+	if len(p.errs) > 0 {
+		return Config{}, errors.Join(p.errs...)
+	}
+	return cfg, nil
+}
+
+// configParser gathers what is wrong, and where which key stands.
+type configParser struct {
+	file  string
+	lines map[string]int // by key, as in ConfigError.Key
+	errs  []error
+}
+
+func (p *configParser) wrong(line int, format string, args ...any) {
+	p.errs = append(p.errs, fmt.Errorf("%s:%d: %s", p.file, line, fmt.Sprintf(format, args...)))
+}
+
+// parse decodes key by key, so that one wrong key does not hide another.
+func (p *configParser) parse(text []byte, f *configFile) {
+	// The decoder panics on some texts that are no plain YAML.
+	defer func() {
+		if recover() != nil {
+			p.wrong(1, "not plain YAML")
+		}
+	}()
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		line, message := located(err)
+		p.wrong(line, "%s", message)
+		return
+	}
+	for i, doc := range file.Docs {
+		switch {
+		case doc.Body == nil || doc.Body.Type() == ast.CommentType || doc.Body.Type() == ast.NullType:
+		case i > 0:
+			p.wrong(lineOf(doc.Body), "more than one document")
+		default:
+			p.keys("", doc.Body, f)
+		}
+	}
+}
+
+// keys decodes the keys of a mapping into a struct.
+func (p *configParser) keys(prefix string, n ast.Node, into any) {
+	m, ok := n.(ast.MapNode)
+	if !ok {
+		p.wrong(lineOf(n), "%swant keys and values", prefix)
+		return
+	}
+	for it := m.MapRange(); it.Next(); {
+		kv := it.KeyValue()
+		key := prefix + kv.Key.GetToken().Value
+		p.note(key, kv)
+		f, top := into.(*configFile)
+		switch {
+		case kv.Value.Type() == ast.NullType: // as if it were absent
+			if key == "dialer" || key == "edge" {
+				continue
+			}
+		case key == "dialer" && top:
+			p.keys("dialer.", kv.Value, &f.Dialer)
+			continue
+		}
+		if err := yaml.NodeToValue(kv, into, yaml.Strict()); err != nil {
+			p.wrong(lineOf(kv.Key), "%s: %s", key, problem(err, kv.Value))
+		}
+	}
+}
+
+// note remembers the lines of a key and of the elements of its list.
+func (p *configParser) note(key string, kv *ast.MappingValueNode) {
+	p.lines[key] = lineOf(kv.Key)
+	if list, ok := kv.Value.(*ast.SequenceNode); ok {
+		for i, v := range list.Values {
+			p.lines[fmt.Sprintf("%s[%d]", key, i)] = lineOf(v)
+		}
+	}
+}
+
+// refuse takes what Validate said.
+func (p *configParser) refuse(err error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return
+	}
+	for _, err := range joined.Unwrap() {
+		var key *ConfigError
+		if errors.As(err, &key) {
+			p.wrong(max(1, p.lines[key.Key]), "%s: %s", key.Key, key.Problem)
+		}
+	}
+}
+
+func lineOf(n ast.Node) int {
+	if n == nil || n.GetToken() == nil {
+		return 1
+	}
+	return n.GetToken().Position.Line
+}
+
+func located(err error) (line int, message string) {
+	var at yaml.Error
+	if !errors.As(err, &at) || at.GetToken() == nil {
+		return 1, err.Error()
+	}
+	return at.GetToken().Position.Line, at.GetMessage()
+}
+
+// problem says what is wrong with a value, without the words of the decoder.
+func problem(err error, value ast.Node) string {
+	var (
+		unknown  *yaml.UnknownFieldError
+		wrong    *yaml.TypeError
+		overflow *yaml.OverflowError
+	)
+	text := strings.TrimSpace(value.String())
+	switch {
+	case errors.As(err, &unknown):
+		return "no such key"
+	case errors.As(err, &wrong):
+		return fmt.Sprintf("%s: want %s", text, wanted(wrong.DstType))
+	case errors.As(err, &overflow):
+		return fmt.Sprintf("%s: number is too large", text)
+	case strings.HasPrefix(err.Error(), "time: "):
+		return fmt.Sprintf("%s: want %s", text, wanted(reflect.TypeFor[time.Duration]()))
+	}
+	_, message := located(err)
+	return message
+}
+
+func wanted(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return `a duration such as "5s"`
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Float64:
+		return "a number"
+	case t.Kind() == reflect.Slice:
+		return "a list"
+	}
+	return "a text"
+}
+
+// configText is the file that a new router begins with.
+const configText = `# Configuration of a Ginnel router. What is absent has its default.
+
+# HOST:PORT of the one listener, for controllers, routers and SDKs. Without it
+# the router only dials.
+{{if .Listen}}listen: {{quote .Listen}}{{else}}#listen: "0.0.0.0:7001"{{end}}
+
+# Where others reach the listener, in the order in which they shall try. Only
+# these addresses are ever reported. An empty list, [], takes back what was
+# reported before; without the key nothing is reported.
+{{if .Advertise}}advertise:{{range .Advertise}}
+  - {{quote .}}{{end}}{{else}}#advertise: ["tls:r1.example:7001"]{{end}}
+
+# Controllers that the router dials. Those that dial it need not be named.
+{{if .Controllers}}controllers:{{range .Controllers}}
+  - {{quote .}}{{end}}{{else}}#controllers: ["tls:controller.example:7000"]{{end}}
+
+# Groups of the advertised addresses: a controller dials those of its groups.
+{{if .Groups}}groups:{{range .Groups}}
+  - {{quote .}}{{end}}{{else}}#groups: [default]{{end}}
+
+# All routers of a link group are linked with each other.
+{{if .LinkGroups}}linkGroups:{{range .LinkGroups}}
+  - {{quote .}}{{end}}{{else}}#linkGroups: [core]{{end}}
+
+# Whether SDKs may connect. Default: true with a listener.
+#edge: true
+
+# Patience with controllers and links; links are never left alone for over 5s.
+#dialer:
+#  minRetryInterval: 1s
+#  maxRetryInterval: 30s
+#  retryBackoffFactor: 1.5
+#  fastFailureWindow: 5s
+#  connectTimeout: 5s
+#  dialSpread: 0.1
+`
+
+// NewConfigFile gives the text of a configuration file, with comments, that
+// says what c says of addresses and groups.
+func NewConfigFile(c Config) ([]byte, error) {
+	quote := func(v any) string { return fmt.Sprintf("%q", v) }
+	t, err := template.New(ConfigFile).Funcs(template.FuncMap{"quote": quote}).Parse(configText)
+	if err != nil {
+		return nil, fmt.Errorf("BUG: text of %s: %w", ConfigFile, err)
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, c); err != nil {
+		return nil, fmt.Errorf("write %s: %w", ConfigFile, err)
+	}
+	return b.Bytes(), nil
+}
