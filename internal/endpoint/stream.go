@@ -305,6 +305,16 @@ func (s *Stream) Generation() uint32 {
 	return s.flow.Generation()
 }
 
+// Wants gives what the end wants from outside now.
+func (s *Stream) Wants() flow.Want {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flow == nil || s.ended {
+		return flow.WantNothing
+	}
+	return s.want
+}
+
 // Done is closed when nothing of the stream is left.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 

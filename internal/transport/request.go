@@ -70,7 +70,8 @@ func (r *requests) fail() {
 
 // Request sends m, whose id it sets, and waits for the answer: until ctx ends
 // (10 s when it has no deadline), or at once when the connection ends. A Failure
-// comes back as *ginnel.DialError. It must not be called by a Receiver, which
+// comes back as *ginnel.DialError, and the answer with it for those who need
+// more of it. It must not be called by a Receiver, which
 // is what brings the answer.
 func (c *Conn) Request(ctx context.Context, m *wire.Message) (*wire.Message, error) {
 	if _, ok := ctx.Deadline(); !ok {
@@ -96,7 +97,7 @@ func (c *Conn) Request(ctx context.Context, m *wire.Message) (*wire.Message, err
 			return nil, c.Err()
 		}
 		if f := answer.GetFailure(); f != nil {
-			return nil, f.DialError()
+			return answer, f.DialError()
 		}
 		return answer, nil
 	case <-ctx.Done():
