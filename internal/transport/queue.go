@@ -30,6 +30,16 @@ func (c *Conn) NewQueue() *Queue { return &Queue{conn: c} }
 // Conn gives the connection that the queue belongs to.
 func (q *Queue) Conn() *Conn { return q.conn }
 
+// Send is Conn.SendData through q, and tells how many bytes wait in q now,
+// headers included: 0 when the frame went out at once.
+func (q *Queue) Send(b *Batch, frame []byte) (waiting int, err error) {
+	c := q.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err = c.sendDataLocked(b, q, frame)
+	return q.frames.bytes, err
+}
+
 // Len gives the bytes that wait, headers included.
 func (q *Queue) Len() int {
 	q.conn.mu.Lock()

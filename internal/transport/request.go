@@ -70,10 +70,23 @@ func (r *requests) fail() {
 
 // Request sends m, whose id it sets, and waits for the answer: until ctx ends
 // (10 s when it has no deadline), or at once when the connection ends. A Failure
-// comes back as *ginnel.DialError, and the answer with it for those who need
-// more of it. It must not be called by a Receiver, which
+// comes back as *ginnel.DialError. It must not be called by a Receiver, which
 // is what brings the answer.
 func (c *Conn) Request(ctx context.Context, m *wire.Message) (*wire.Message, error) {
+	answer, err := c.Exchange(ctx, m, nil)
+	if err != nil {
+		return nil, err
+	}
+	if f := answer.GetFailure(); f != nil {
+		return nil, f.DialError()
+	}
+	return answer, nil
+}
+
+// Exchange is Request for those who pass answers on: a Failure comes back as it
+// is. sending, unless nil, is told the id before m is sent, for messages of the
+// peer that name it and may come before the answer.
+func (c *Conn) Exchange(ctx context.Context, m *wire.Message, sending func(id uint64)) (*wire.Message, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
@@ -88,6 +101,9 @@ func (c *Conn) Request(ctx context.Context, m *wire.Message) (*wire.Message, err
 	}
 	defer c.requests.remove(id)
 	m.Id, m.ReplyTo = id, 0
+	if sending != nil {
+		sending(id)
+	}
 	if err := c.SendControl(m); err != nil {
 		return nil, err
 	}
@@ -95,9 +111,6 @@ func (c *Conn) Request(ctx context.Context, m *wire.Message) (*wire.Message, err
 	case answer, ok := <-ch:
 		if !ok {
 			return nil, c.Err()
-		}
-		if f := answer.GetFailure(); f != nil {
-			return answer, f.DialError()
 		}
 		return answer, nil
 	case <-ctx.Done():

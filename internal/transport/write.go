@@ -23,6 +23,10 @@ const (
 func (c *Conn) SendData(b *Batch, q *Queue, frame []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.sendDataLocked(b, q, frame)
+}
+
+func (c *Conn) sendDataLocked(b *Batch, q *Queue, frame []byte) error {
 	switch {
 	case c.err != nil:
 		return c.err

@@ -56,6 +56,19 @@ func (b *Backlog[T]) Put(kind Kind, n int, item T, drop func(item T, n int)) {
 	b.ahead = append(b.ahead, w)
 }
 
+// Extend lets the frame that stands last in line take n more bytes, if it is
+// DATA and grow takes them: many small frames need not stand one by one. It
+// reports false, and nothing changes, otherwise.
+func (b *Backlog[T]) Extend(n int, grow func(item T) bool) bool {
+	last := len(b.line) - 1
+	if last < b.first || b.line[last].kind != Data || !grow(b.line[last].item) {
+		return false
+	}
+	b.line[last].n += n
+	b.bytes += n
+	return true
+}
+
 // Next takes out the frame to send now, within credit; false when there is none.
 func (b *Backlog[T]) Next(c *Credit) (item T, n int, ok bool) {
 	if len(b.ahead) > 0 {

@@ -101,3 +101,32 @@ func TestBacklogDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations a frame, want none", n)
 	}
 }
+
+// Many small frames take the place of one, and only as DATA behind DATA.
+func TestBacklogExtend(t *testing.T) {
+	var b Backlog[*[]byte]
+	grow := func(item *[]byte) bool {
+		if len(*item) == 3 {
+			return false
+		}
+		*item = append(*item, 'x')
+		return true
+	}
+	if b.Extend(1, grow) {
+		t.Error("an empty line was extended")
+	}
+	item := []byte("a")
+	b.Put(Data, 1, &item, nil)
+	if !b.Extend(1, grow) || !b.Extend(1, grow) || b.Extend(1, grow) {
+		t.Errorf("got %q, want it extended twice", item)
+	}
+	var c Credit
+	if _, n, ok := b.Next(&c); !ok || n != 3 || c.Left() != InitialWindow-3 || b.Bytes() != 0 {
+		t.Errorf("got %d bytes, %v, credit left %d, %d waiting", n, ok, c.Left(), b.Bytes())
+	}
+	b.Put(Data, 1, &item, nil)
+	b.Put(EOF, 0, new([]byte), nil)
+	if b.Extend(1, func(*[]byte) bool { return true }) {
+		t.Error("data went behind the end of the stream")
+	}
+}
