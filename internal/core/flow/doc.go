@@ -57,5 +57,5 @@
 // however often the path changes. A half-close counts as one byte behind the last
 // in both. A Flow is done when both streams have ended and are acknowledged. The
 // other end may not know that yet, when the path breaks under the last ACK: an
-// owner that keeps a done Flow for a while answers its RESUME.
+// owner that keeps a done Flow for a while, at Rest, answers its RESUME.
 package flow

@@ -121,6 +121,8 @@ type Flow struct {
 	acked    uint64 // the last ACK sent
 	eofIn    bool
 
+	resting bool // Rest was called: nothing is held
+
 	rtt      time.Duration // of our hop
 	since    time.Time     // without a usable path since; zero in state ready
 	wantAt   time.Time     // when want becomes something; zero: not by time
@@ -218,16 +220,36 @@ func (f *Flow) Close() {
 		return
 	}
 	f.state, f.due, f.want = closed, 0, WantNothing
+	f.giveBack()
+}
+
+// Rest gives back all memory and budget of a Flow that is Done and keeps it able
+// to answer and to send RESUME: the other end may have lost the last ACK with the
+// path. From then on Done tells that the Flow is closed. It reports false, and
+// changes nothing, when the Flow is not Done or is closed already.
+func (f *Flow) Rest() bool {
+	if f.state == closed || !f.Done() {
+		return false
+	}
+	f.giveBack()
+	return true
+}
+
+func (f *Flow) giveBack() {
+	if f.resting {
+		return
+	}
+	f.resting = true
 	f.out.drop()
 	f.window.Close()
 	f.cfg.Budget.Give(SlabSize)
 }
 
 // Done reports that nothing is left to be sent or heard: both streams ended and
-// were acknowledged, or the circuit was reset. The owner calls Close then.
+// were acknowledged, or the circuit was reset. The owner calls Rest or Close then.
 func (f *Flow) Done() bool {
-	if f.state == closed {
-		return true
+	if f.state == closed || f.resting {
+		return f.state == closed
 	}
 	return f.eofAck && f.eofIn && f.acked == f.received
 }

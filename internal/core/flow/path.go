@@ -81,7 +81,9 @@ func (f *Flow) restartHop(now time.Time) {
 	f.detached = false
 	f.due &^= dueGrant
 	f.credit.Restart()
-	f.window.Restart(now)
+	if !f.resting {
+		f.window.Restart(now)
+	}
 }
 
 // resume makes a client's RESUME due on the current path.

@@ -37,6 +37,10 @@ func (f *Flow) OnData(now time.Time, generation uint32, n int) (take bool) {
 	if !f.heard(now, generation) {
 		return false
 	}
+	if f.resting {
+		f.broke("data behind the end of the stream")
+		return false
+	}
 	if !f.window.Receive(n) {
 		f.broke("more data than credit")
 		return false
