@@ -176,10 +176,13 @@ func (e *enrollee) settle() {
 // enrolledBy serves a controller that dialed to enroll this router. TLS has
 // verified that it is one, under the token's CA.
 func (e *enrollee) enrolledBy(ctx context.Context, t *tls.Conn) {
-	if e.ready() {
-		return // another controller was faster
+	var secret pki.Secret
+	// When another controller was faster this one is still answered by the
+	// secret: it has dialed, and goes on with its ctrl channel.
+	if h := e.held(); h == nil || e.token != nil && time.Now().Before(e.token.Expires) {
+		secret = e.token.Secret
 	}
-	if err := e.exchange(ctx, t); err != nil {
+	if err := e.exchange(ctx, t, secret); err != nil {
 		e.r.log.Warn("enrollment by a controller's dial", "remote", t.RemoteAddr().String(), "err", err)
 	}
 }
@@ -187,8 +190,11 @@ func (e *enrollee) enrolledBy(ctx context.Context, t *tls.Conn) {
 // enrollAt enrolls at a controller that is dialed.
 func (e *enrollee) enrollAt(ctx context.Context, address ginnel.Address) error {
 	var cert *tls.Certificate
+	var secret pki.Secret
 	if h := e.held(); h != nil {
 		cert = h.Load().TLS()
+	} else {
+		secret = e.token.Secret
 	}
 	want := ginnel.Peer{Role: ginnel.RoleController}
 	t, err := transport.Dial(ctx, e.r.net, address.HostPort(), pki.EnrollClientConfig(cert, e.anchor, want, time.Now))
@@ -196,15 +202,16 @@ func (e *enrollee) enrollAt(ctx context.Context, address ginnel.Address) error {
 		return fmt.Errorf("enroll: %w", err)
 	}
 	defer t.Close()
-	if err := e.exchange(ctx, t); err != nil {
+	if err := e.exchange(ctx, t, secret); err != nil {
 		return fmt.Errorf("enroll at %s: %w", address, err)
 	}
 	return nil
 }
 
-// exchange asks the controller at the other end of c for a certificate, and
+// exchange asks the controller at the other end of c for a certificate, by the
+// token's secret or, without, by the certificate that this end has shown, and
 // takes it into use.
-func (e *enrollee) exchange(ctx context.Context, c net.Conn) error {
+func (e *enrollee) exchange(ctx context.Context, c net.Conn, secret pki.Secret) error {
 	ctx, cancel := context.WithTimeout(ctx, enrollTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
@@ -212,10 +219,6 @@ func (e *enrollee) exchange(ctx context.Context, c net.Conn) error {
 	e.ask(1)
 	defer e.ask(-1)
 
-	var secret pki.Secret
-	if e.held() == nil {
-		secret = e.token.Secret
-	}
 	req, err := pki.NewEnrollRequest(e.key, e.anchor.Network, e.peer, secret)
 	if err != nil {
 		return err

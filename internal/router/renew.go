@@ -92,7 +92,7 @@ func (e *enrollee) renew(ctx context.Context, h *pki.Holder) error {
 	if err := t.HandshakeContext(limited); err != nil {
 		return fmt.Errorf("renew at controller %s: %w", ch.controller, err)
 	}
-	if err := e.exchange(limited, t); err != nil {
+	if err := e.exchange(limited, t, nil); err != nil {
 		return fmt.Errorf("renew at controller %s: %w", ch.controller, err)
 	}
 	return nil
