@@ -73,7 +73,7 @@ func newCircuitWorld(t *testing.T) *circuitWorld {
 	t.Helper()
 	w := &circuitWorld{t: t, ids: make(map[string]*pki.Credential), nodes: make(map[ginnel.RouterID]*fakeRouter)}
 	var err error
-	if w.ca, err = pki.NewCA("acme", time.Now().Add(-time.Hour)); err != nil {
+	if w.ca, err = pki.NewCA("acme", time.Now().AddDate(-1, 0, 0)); err != nil {
 		t.Fatal(err)
 	}
 	backend := mem.New()
@@ -143,11 +143,17 @@ func (w *circuitWorld) update(fn func(tx *store.Tx) error) {
 
 func (w *circuitWorld) credential(role ginnel.Role, id string) *pki.Credential {
 	w.t.Helper()
+	return w.credentialAt(time.Now(), role, id)
+}
+
+// credentialAt gives a credential that was issued at an instant.
+func (w *circuitWorld) credentialAt(at time.Time, role ginnel.Role, id string) *pki.Credential {
+	w.t.Helper()
 	key, err := pki.NewKey()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	leaf, err := w.ca.Issue(time.Now(), ginnel.Peer{Role: role, ID: id}, key.Public())
+	leaf, err := w.ca.Issue(at, ginnel.Peer{Role: role, ID: id}, key.Public())
 	if err != nil {
 		w.t.Fatal(err)
 	}
