@@ -6,6 +6,7 @@ package endpoint
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 
@@ -30,10 +31,22 @@ func NewClient(cfg Config, config *tls.Config, local, remote net.Addr) *Client {
 		handshake: make(chan error, 1),
 	}
 	go func() {
-		c.handshake <- c.conn.shake()
-		s.flightEnds()
+		err := c.conn.shake()
+		if errors.Is(err, errLongHello) && s.rewind() { // a session of a host with a long ticket
+			c.conn.tls = tls.Client(s, withoutSession(full(config)))
+			err = c.conn.shake()
+		}
+		c.handshake <- err
+		s.handshakeEnds(err)
 	}()
 	return c
+}
+
+// withoutSession gives config for a full handshake.
+func withoutSession(config *tls.Config) *tls.Config {
+	config = config.Clone()
+	config.ClientSessionCache = nil
+	return config
 }
 
 // full gives config with records that fill a frame from the start.
@@ -46,12 +59,10 @@ func full(config *tls.Config) *tls.Config {
 	return config
 }
 
-// Hello gives the ClientHello, which rides in the Dial.
+// Hello gives the ClientHello, which rides in the Dial. It is called once; after
+// an error the client is over.
 func (c *Client) Hello() ([]byte, error) {
-	hello := c.conn.stream.takeFlight(wire.MaxEarlyOut + 1)
-	if len(hello) > wire.MaxEarlyOut {
-		return nil, fmt.Errorf("first flight of TLS is longer than %d bytes", wire.MaxEarlyOut)
-	}
+	hello := c.conn.stream.takeFlight(wire.MaxEarlyOut)
 	if len(hello) == 0 {
 		return nil, fmt.Errorf("first flight of TLS: %w", <-c.handshake)
 	}
@@ -59,7 +70,7 @@ func (c *Client) Hello() ([]byte, error) {
 }
 
 // Up gives the circuit its path and the host's first bytes, and finishes the
-// handshake. On an error the circuit is over.
+// handshake, in 10 s at most. On an error the circuit is over.
 func (c *Client) Up(ctx context.Context, generation uint32, hop Hop, early []byte) (*Conn, error) {
 	s := c.conn.stream
 	if err := s.up(generation, hop, early); err != nil {
@@ -75,7 +86,7 @@ func (c *Client) Up(ctx context.Context, generation uint32, hop Hop, early []byt
 		return nil, err
 	case <-ctx.Done():
 		c.conn.Abort(ginnel.Cancelled, "client gave up")
-		<-c.handshake
+		<-c.conn.stream.handshake
 		return nil, context.Cause(ctx)
 	}
 }

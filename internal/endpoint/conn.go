@@ -26,6 +26,7 @@ type Conn struct {
 	remote net.Addr
 
 	shaken  atomic.Bool // the handshake is complete
+	closed  atomic.Bool // Close was called after that
 	writing sync.Mutex  // one record at a time
 	ended   bool        // CloseWrite was called
 }
@@ -37,6 +38,9 @@ func (c *Conn) Stream() *Stream { return c.stream }
 // The first Read waits for the handshake, and fails when the other end is not
 // who the ticket names.
 func (c *Conn) Read(p []byte) (int, error) {
+	if err := c.stream.waitHandshake(&c.stream.readBy); err != nil {
+		return 0, err
+	}
 	n, err := c.tls.Read(p)
 	if err != nil {
 		err = c.cause(err)
@@ -51,6 +55,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 	defer c.writing.Unlock()
 	if c.ended {
 		return 0, net.ErrClosed
+	}
+	if err := c.stream.waitHandshake(&c.stream.writeBy); err != nil {
+		return 0, err
 	}
 	n := 0
 	for n < len(p) {
@@ -67,36 +74,46 @@ func (c *Conn) Write(p []byte) (int, error) {
 }
 
 // CloseWrite ends this end's stream; the other end reads io.EOF behind what was
-// written, and may go on writing.
+// written, and may go on writing. It waits for a Write that is under way, and at
+// a host for the handshake.
 func (c *Conn) CloseWrite() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	return c.endWrite()
+}
+
+func (c *Conn) endWrite() error {
 	if c.ended {
 		return nil
 	}
 	c.ended = true
-	if err := c.tls.CloseWrite(); err != nil && !errors.Is(err, net.ErrClosed) {
+	<-c.stream.handshake // which ends with the stream
+	err := c.tls.CloseWrite()
+	_ = c.stream.CloseWrite()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return c.cause(err)
 	}
-	return c.stream.CloseWrite()
+	return nil
 }
 
 // Close ends the connection. What was written is still delivered, within a
-// minute; what comes is thrown away. It does not wait for either.
+// minute; what comes is thrown away. It does not wait for either. A connection
+// whose handshake is not complete is aborted.
 func (c *Conn) Close() error {
 	if !c.shaken.Load() {
 		c.Abort(ginnel.PeerReset, "closed before the handshake")
 		return nil
 	}
-	finish := func() {
-		_ = c.CloseWrite()
-		_ = c.stream.CloseWrite()
+	if c.closed.Swap(true) {
+		return nil
 	}
-	if c.stream.discard() { // which ends a Write that waits for room
-		finish()
-	} else {
-		go finish()
+	room := c.stream.discard() // ends a Write that waits for room
+	if room && c.writing.TryLock() {
+		defer c.writing.Unlock()
+		_ = c.endWrite()
+		return nil
 	}
+	go func() { _ = c.CloseWrite() }()
 	return nil
 }
 
@@ -123,7 +140,12 @@ func (c *Conn) shake() error {
 
 // Handshake waits until both ends have shown who they are.
 func (c *Conn) Handshake(ctx context.Context) error {
-	if err := c.tls.HandshakeContext(ctx); err != nil {
+	select {
+	case <-c.stream.handshake:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := c.tls.HandshakeContext(context.Background()); err != nil { // done already
 		return c.cause(err)
 	}
 	return nil

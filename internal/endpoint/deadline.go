@@ -5,32 +5,38 @@ package endpoint
 
 import "time"
 
-// deadline is a channel that is closed when an instant has come. The stream's
-// lock guards it.
+// deadline is a channel that is closed when an instant has come. It is replaced
+// only once it is closed, so that who waits on it hears of every change. The
+// stream's lock guards it.
 type deadline struct {
-	timer *time.Timer
+	timer *time.Timer // closes past; nil: there is none for this past
+	armed bool        // timer was started and not stopped
 	past  chan struct{}
-	over  bool // past is closed, or its timer has fired
 }
 
 func newDeadline() deadline { return deadline{past: make(chan struct{})} }
 
-// set moves the deadline; the zero time is none. Waiters that hold an earlier
-// channel are woken by the caller.
+// set moves the deadline; the zero time is none.
 func (d *deadline) set(t time.Time) {
-	if d.timer != nil {
-		d.timer.Stop()
-		d.timer = nil
+	if d.armed && !d.timer.Stop() {
+		<-d.past // it is closing it, or has
 	}
-	// A timer that was stopped too late closes its own channel, never a new one.
-	d.past, d.over = make(chan struct{}), false
-	if t.IsZero() {
+	d.armed = false
+	wait := time.Until(t)
+	switch passed := d.passed(); {
+	case t.IsZero() && !passed, !t.IsZero() && wait <= 0 && passed: // as it is
+	case !t.IsZero() && wait <= 0:
+		close(d.past)
+		d.timer = nil
+	case passed:
+		d.past, d.timer = make(chan struct{}), nil
+	}
+	if t.IsZero() || wait <= 0 {
 		return
 	}
-	wait := time.Until(t)
-	if wait <= 0 {
-		close(d.past)
-		d.over = true
+	d.armed = true
+	if d.timer != nil {
+		d.timer.Reset(wait)
 		return
 	}
 	past := d.past

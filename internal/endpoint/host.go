@@ -5,7 +5,9 @@ package endpoint
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
+	"time"
 
 	"github.com/ginnel/ginnel/internal/core/flow"
 	"github.com/ginnel/ginnel/internal/wire"
@@ -18,16 +20,17 @@ type Host struct {
 }
 
 // NewHost takes up the TLS handshake that the client's first flight, hello,
-// began. tls is from pki.CircuitServer.Config with the circuit's ticket.
+// began. tls is from pki.CircuitServer.Config with the circuit's ticket. When the
+// handshake is not complete after 10 s the circuit is over.
 func NewHost(cfg Config, config *tls.Config, hello []byte, local, remote net.Addr) *Host {
-	s := newStream(flow.Host, cfg, hello)
+	s := newStream(flow.Host, cfg, hello[:min(len(hello), wire.MaxEarlyOut)])
+	if len(hello) > wire.MaxEarlyOut {
+		s.fail(fmt.Errorf("first flight of the client is longer than %d bytes", wire.MaxEarlyOut))
+	} else {
+		s.limit = time.AfterFunc(handshakeTimeout, s.overdue)
+	}
 	h := &Host{conn: &Conn{tls: tls.Server(s, full(config)), stream: s, local: local, remote: remote}}
-	go func() {
-		if err := h.conn.shake(); err != nil {
-			s.refuse(err)
-		}
-		s.flightEnds()
-	}()
+	go func() { s.handshakeEnds(h.conn.shake()) }()
 	return h
 }
 
@@ -41,8 +44,9 @@ func (h *Host) Flight() ([]byte, error) {
 	return flight, nil
 }
 
-// Up gives the circuit its path. The Conn may be read and written at once; both
-// wait until the client has shown who it is.
+// Up gives the circuit its path; it is called before the answer to the dial goes
+// out, for a frame that comes earlier is lost. The Conn may be read and written
+// at once; both wait until the client has shown who it is.
 func (h *Host) Up(generation uint32, hop Hop) (*Conn, error) {
 	if err := h.conn.stream.up(generation, hop, nil); err != nil {
 		h.Fail(err)
@@ -53,3 +57,6 @@ func (h *Host) Up(generation uint32, hop Hop) (*Conn, error) {
 
 // Fail ends a circuit that did not come about. After Up it does nothing.
 func (h *Host) Fail(err error) { h.conn.stream.fail(err) }
+
+// Stream gives the stream, for those who tell it of its paths.
+func (h *Host) Stream() *Stream { return h.conn.stream }

@@ -1,0 +1,243 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/flow"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// Frame takes a frame of the path of generation. Payload is not kept.
+func (s *Stream) Frame(generation uint32, h wire.Header, payload []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flow == nil || s.ended {
+		return
+	}
+	now := time.Now()
+	if err := s.take(now, generation, h, payload); err != nil {
+		s.flow.Reset(ginnel.PeerReset, err.Error())
+	}
+	s.pump(now)
+}
+
+func (s *Stream) take(now time.Time, generation uint32, h wire.Header, payload []byte) error {
+	f := s.flow
+	switch h.Type {
+	case wire.Data:
+		if f.OnData(now, generation, len(payload)) {
+			s.receive(now, payload)
+		}
+	case wire.Ack, wire.Credit:
+		return s.count(now, generation, h.Type, payload)
+	case wire.Start:
+		f.OnStart(now, generation)
+	case wire.KeepAlive:
+		f.OnKeepAlive(now, generation)
+	case wire.PathBroken:
+		f.OnPathBroken(now, generation)
+	case wire.PathMended:
+		f.OnPathMended(now, generation)
+	case wire.ResumeAt:
+		return s.resumeAt(now, generation, h.Flags, payload)
+	case wire.Reset:
+		code, text, err := wire.ParseReset(payload)
+		if err != nil {
+			return err
+		}
+		if code == ginnel.CodeOK { // which would end a stream as if it were whole
+			code = ginnel.PeerReset
+		}
+		f.OnReset(now, generation, code, text)
+	case wire.EOF:
+		f.OnEOF(now, generation)
+		wake(s.readWake)
+	case wire.Control, wire.Probe: // not of a circuit
+	default: // of a newer version
+	}
+	return nil
+}
+
+// count takes an ACK or a CREDIT.
+func (s *Stream) count(now time.Time, generation uint32, t wire.Type, payload []byte) error {
+	n, err := wire.ParseUint64(payload)
+	if err != nil {
+		return err
+	}
+	if t == wire.Credit {
+		s.flow.OnCredit(now, generation, n)
+		return nil
+	}
+	before := s.flow.Delivered()
+	s.flow.OnAck(now, generation, n)
+	s.eofHeard = s.eofHeard || !before && s.flow.Delivered()
+	return nil
+}
+
+func (s *Stream) receive(now time.Time, payload []byte) {
+	if s.closing {
+		s.flow.Consume(now, len(payload))
+		return
+	}
+	s.inbox.Put(payload)
+	wake(s.readWake)
+}
+
+// resumeAt takes a RESUME; at a host it may be the first word of a newer path.
+func (s *Stream) resumeAt(now time.Time, generation uint32, number uint8, payload []byte) error {
+	of, received, err := wire.ParseResumeAt(payload)
+	if err != nil {
+		return err
+	}
+	if of != generation {
+		return errors.New("resume of another path")
+	}
+	if s.next.hop != nil && generation == s.next.generation {
+		s.hop.Drop()
+		s.hop, s.next = s.next.hop, pending{}
+		s.flow.SetRTT(s.hop.RTT())
+	} else if generation != s.flow.Generation() {
+		return nil // late
+	}
+	s.flow.OnResume(now, generation, number, received)
+	return nil
+}
+
+// NewPath gives another path to the circuit: a client uses it at once, a host
+// when the client does. A generation that is not higher changes nothing and is
+// ginnel.StaleGeneration.
+func (s *Stream) NewPath(generation uint32, hop Hop) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flow == nil || s.ended {
+		return ginnel.PeerDetached
+	}
+	now := time.Now()
+	if s.role == flow.Host {
+		if generation <= max(s.flow.Generation(), s.next.generation) {
+			return ginnel.StaleGeneration
+		}
+		s.next = pending{generation, hop}
+		return nil
+	}
+	if err := s.flow.NewPath(now, generation); err != nil {
+		return err
+	}
+	s.hop.Drop()
+	s.hop = hop
+	s.flow.SetRTT(hop.RTT())
+	s.pump(now)
+	return nil
+}
+
+// ConnLost tells that the connection under the path of generation is gone.
+func (s *Stream) ConnLost(generation uint32) {
+	s.locked(func(now time.Time) { s.flow.OnConnLost(now, generation) })
+}
+
+// ConnBack tells that it was replaced, by hop, between the same two processes.
+func (s *Stream) ConnBack(generation uint32, hop Hop) {
+	s.locked(func(now time.Time) {
+		switch {
+		case generation == s.flow.Generation():
+			s.hop = hop
+			s.flow.SetRTT(hop.RTT())
+			s.flow.OnConnBack(now, generation)
+		case s.next.hop != nil && generation == s.next.generation:
+			s.next.hop = hop
+		}
+	})
+}
+
+// pump sends what is due, moves the timer, and notes an end. The lock is held.
+func (s *Stream) pump(now time.Time) {
+	for {
+		fr, ok := s.flow.Next(now)
+		if !ok {
+			break
+		}
+		s.send(fr)
+	}
+	if s.closing && !s.resting && s.flow.Delivered() && !s.flow.Done() {
+		// All that was written has arrived, and nobody reads the rest.
+		s.flow.Reset(ginnel.PeerReset, "closed")
+		if fr, ok := s.flow.Next(now); ok {
+			s.send(fr)
+		}
+	}
+	if s.flow.Done() {
+		s.over(now)
+		return
+	}
+	if s.flow.Err() != nil && s.err == nil {
+		s.err = s.flowErr()
+		wake(s.readWake)
+	}
+	if s.flow.Room() > 0 || s.err != nil {
+		wake(s.writeWake)
+	}
+	if want := s.flow.Wants(); want != s.want {
+		s.want = want
+		if want != flow.WantNothing && s.cfg.Wants != nil {
+			go s.cfg.Wants(want)
+		}
+	}
+	s.arm(now)
+}
+
+// send writes one frame of the flow to the hop.
+func (s *Stream) send(fr flow.Frame) {
+	label, b := s.hop.Label(), s.scratch[:0]
+	switch fr.Kind {
+	case flow.Data:
+		wire.AppendHeader(fr.Raw[:0], wire.Header{Label: label, Type: wire.Data, Length: len(fr.Raw) - wire.HeaderSize})
+		s.hop.Ordered(fr.Raw)
+	case flow.Start:
+		s.hop.Ordered(wire.AppendFrame(b, label, wire.Start, 0, nil))
+	case flow.Resume:
+		b = wire.AppendResumeAt(b, label, fr.Generation, fr.Offset)
+		wire.PutFlags(b, fr.Number)
+		s.hop.Drop()
+		s.hop.Ordered(b)
+	case flow.EOF:
+		s.eofBehind = s.saidAll
+		s.hop.Ordered(wire.AppendFrame(b, label, wire.EOF, 0, nil))
+	case flow.Reset:
+		s.hop.Drop()
+		s.hop.Urgent(wire.AppendReset(nil, label, fr.Code, fr.Text))
+	case flow.Grant:
+		s.hop.Urgent(wire.AppendUint64Frame(b, label, wire.Credit, fr.Offset))
+	case flow.Ack:
+		s.saidAll = s.flow.Ended()
+		s.hop.Urgent(wire.AppendUint64Frame(b, label, wire.Ack, fr.Offset))
+	case flow.KeepAlive:
+		s.hop.Urgent(wire.AppendFrame(b, label, wire.KeepAlive, 0, nil))
+	case flow.PathBroken, flow.PathMended: // of routers
+	}
+}
+
+// arm sets the timer when it would fire too late.
+func (s *Stream) arm(now time.Time) {
+	at := s.flow.Deadline()
+	if at.IsZero() || !s.timerAt.IsZero() && !at.Before(s.timerAt) {
+		return
+	}
+	s.timerAt = at
+	if s.timer == nil {
+		s.timer = time.AfterFunc(at.Sub(now), s.tick)
+		return
+	}
+	s.timer.Reset(at.Sub(now))
+}
+
+func (s *Stream) tick() {
+	s.locked(func(now time.Time) {
+		s.timerAt = time.Time{}
+		s.flow.Tick(now)
+	})
+}

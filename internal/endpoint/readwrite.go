@@ -1,0 +1,216 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/flow"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// Read reads what has come; io.EOF when the other end has ended its stream.
+func (s *Stream) Read(p []byte) (int, error) {
+	for {
+		s.mu.Lock()
+		n, err := s.read(p)
+		past := s.readBy.past
+		shaken := s.shaken
+		s.mu.Unlock()
+		if n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
+		if !shaken { // no deadline ends a handshake
+			past = nil
+		}
+		select {
+		case <-s.readWake:
+		case <-past:
+		case <-s.done:
+		}
+	}
+}
+
+func (s *Stream) read(p []byte) (int, error) {
+	switch {
+	case s.closing:
+		return 0, net.ErrClosed
+	case s.shaken && s.readBy.passed():
+		return 0, os.ErrDeadlineExceeded
+	case len(s.earlyIn) > 0:
+		n := copy(p, s.earlyIn)
+		if s.earlyIn = s.earlyIn[n:]; len(s.earlyIn) == 0 {
+			s.earlyIn = nil
+		}
+		return n, nil
+	case s.inbox.Len() > 0:
+		n := s.inbox.Read(p)
+		if s.flow != nil && !s.ended {
+			now := time.Now()
+			s.flow.Consume(now, n)
+			s.pump(now)
+		}
+		return n, nil
+	case s.err != nil:
+		return 0, s.err
+	case s.ended || s.flow != nil && s.flow.Ended():
+		return 0, io.EOF
+	case s.flow == nil:
+		return 0, s.turn()
+	}
+	return 0, nil
+}
+
+// turn ends the early flight: a handshake that reads has written all it can.
+func (s *Stream) turn() error {
+	if s.role == flow.Client && len(s.earlyOut) > wire.MaxEarlyOut {
+		return errLongHello
+	}
+	s.land()
+	return nil
+}
+
+// Write appends to the stream; it waits while the window is full. The write
+// deadline does not end it: half a record would end the TLS above it. Those who
+// must not wait ask waitRoom first.
+func (s *Stream) Write(p []byte) (int, error) {
+	n := 0
+	for {
+		s.mu.Lock()
+		m, err := s.write(p[n:])
+		s.mu.Unlock()
+		if n += m; n == len(p) || err != nil {
+			return n, err
+		}
+		select {
+		case <-s.writeWake:
+		case <-s.done:
+		}
+	}
+}
+
+func (s *Stream) write(p []byte) (int, error) {
+	switch {
+	case s.err != nil:
+		return 0, s.err
+	case s.ended || s.ending || s.resting:
+		return 0, net.ErrClosed
+	case s.flow != nil:
+		n := s.flow.Append(p)
+		if n > 0 {
+			s.pump(time.Now())
+		}
+		return n, nil
+	case len(s.earlyOut)+len(p) > maxEarly:
+		return 0, errors.New("handshake writes more than may wait for a path")
+	}
+	s.earlyOut = append(s.earlyOut, p...)
+	return len(p), nil
+}
+
+// waitRoom waits until a write of up to one record would not wait, or until the
+// write deadline.
+func (s *Stream) waitRoom() error {
+	for {
+		s.mu.Lock()
+		room, err := s.room()
+		past := s.writeBy.past
+		s.mu.Unlock()
+		if err != nil || room {
+			return err
+		}
+		select {
+		case <-s.writeWake:
+		case <-past:
+		case <-s.done:
+		}
+	}
+}
+
+func (s *Stream) room() (bool, error) {
+	switch {
+	case s.err != nil:
+		return false, s.err
+	case s.ending || s.closing || s.ended || s.resting:
+		return false, net.ErrClosed
+	case s.writeBy.passed():
+		return false, os.ErrDeadlineExceeded
+	}
+	return s.flow == nil || s.flow.Room() > 0, nil
+}
+
+// CloseWrite ends the outgoing stream behind what was written.
+func (s *Stream) CloseWrite() error {
+	s.locked(func(time.Time) {
+		s.ending = true
+		s.flow.CloseWrite()
+		wake(s.writeWake)
+	})
+	return nil
+}
+
+// Close ends both streams: what was written is still delivered, within a
+// minute; what comes is thrown away.
+func (s *Stream) Close() error {
+	s.discard()
+	return s.CloseWrite()
+}
+
+// discard ends reading: what has come and what comes is thrown away, and the
+// rest of the stream's life is bounded. It reports whether a write of up to one
+// record would not wait.
+func (s *Stream) discard() (room bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return true
+	}
+	s.closing = true
+	s.earlyIn = nil
+	wake(s.readWake)
+	wake(s.writeWake)
+	n := s.inbox.Len()
+	s.inbox.Close()
+	switch {
+	case s.ended || s.resting:
+		return true
+	case s.flow == nil:
+		s.finish(errEarlyEnd)
+		return true
+	}
+	now := time.Now()
+	s.flow.Consume(now, n)
+	if s.trusted { // else the limit of the handshake stays
+		s.stopLimit()
+		s.limit = time.AfterFunc(closeLinger, func() { s.Reset(ginnel.PeerReset, "closed") })
+	}
+	s.pump(now)
+	return s.flow.Room() > 0 && s.cfg.Budget.Left() >= flow.SlabSize
+}
+
+// SetDeadline sets both deadlines.
+func (s *Stream) SetDeadline(t time.Time) error {
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
+}
+
+// SetReadDeadline sets when Read gives up; a handshake takes no notice of it.
+func (s *Stream) SetReadDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readBy.set(t)
+	return nil
+}
+
+// SetWriteDeadline sets when waitRoom gives up.
+func (s *Stream) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeBy.set(t)
+	return nil
+}
