@@ -51,15 +51,24 @@ func newCircuitMeter(registry prometheus.Registerer, g *gate) circuitMeter {
 	return m
 }
 
+// codeLabel names a code. Routers may name codes that we do not know, but no
+// number of them makes us keep more than one counter.
+func codeLabel(code ginnel.Code) string {
+	if name := code.String(); new(ginnel.Code).UnmarshalText([]byte(name)) == nil {
+		return name
+	}
+	return "OTHER"
+}
+
 // record counts and logs a request that has ended. What anybody could make us
 // write without end is for those who look closely.
 func (cs *circuits) record(s *setup, o outcome) {
 	took := time.Since(s.timing.received)
-	what, counter := "dial ended", cs.meter.dials
+	kind, counter := "dial", cs.meter.dials
 	if s.resume != nil {
-		what, counter = "resume ended", cs.meter.resumes
+		kind, counter = "resume", cs.meter.resumes
 	}
-	counter.WithLabelValues(o.code.String()).Inc()
+	counter.WithLabelValues(codeLabel(o.code)).Inc()
 	if o.code == ginnel.CodeOK {
 		cs.meter.took.Observe(took.Seconds())
 	}
@@ -68,6 +77,7 @@ func (cs *circuits) record(s *setup, o outcome) {
 		level = slog.LevelDebug
 	}
 	attrs := []slog.Attr{
+		slog.String("kind", kind),
 		slog.String("circuit_id", string(s.decision.circuit)),
 		slog.String("service", string(s.decision.service)),
 		slog.String("identity", string(s.decision.client)),
@@ -85,5 +95,5 @@ func (cs *circuits) record(s *setup, o outcome) {
 	if o.err != nil {
 		attrs = append(attrs, slog.Any("err", o.err))
 	}
-	cs.c.log.LogAttrs(context.Background(), level, what, attrs...)
+	cs.c.log.LogAttrs(context.Background(), level, "circuit set-up ended", attrs...)
 }

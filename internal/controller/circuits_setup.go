@@ -70,8 +70,7 @@ func (s *setup) resumeNumber() uint32 {
 func (cs *circuits) begin(s *setup) {
 	s.timing.begun = time.Now()
 	if err := cs.name(s); err != nil {
-		cs.reply(s, failed(err))
-		cs.ended(s, outcome{code: err.Code})
+		cs.ended(s, outcome{code: err.Code, cause: err.Message, err: cs.reply(s, failed(err))})
 		return
 	}
 	s.routed = make(map[routeKey]struct{})

@@ -9,6 +9,7 @@ import (
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/circuit"
 	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/store"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -42,7 +43,7 @@ func (cs *circuits) readResume(request *wire.ResumeRequest) reader {
 		var q wire.Resume
 		client, refused := cs.verify(s, request.GetResume(), wire.DomainResume, &q, request.GetIdentity())
 		if refused != nil {
-			return refused
+			return cs.behind(q.GetTicket(), refused)
 		}
 		ticket, err := cs.readTicket(q.GetTicket(), client.ID)
 		if err != nil {
@@ -92,7 +93,24 @@ func (cs *circuits) refusalOf(r rules, ticket *wire.Ticket, err *ginnel.DialErro
 	if int64(r.Revision()) >= ticket.GetRevision() {
 		return cs.c.refusal(err)
 	}
-	busy := ginnel.Errorf(ginnel.Busy, "this controller has seen revision %d of the store, the ticket is of %d", r.Revision(), ticket.GetRevision())
+	return older(r.Revision(), ticket)
+}
+
+// behind gives what a resume is refused with, or BUSY: the identity of a ticket
+// that is newer than our state of the store may be one that we do not know yet.
+func (cs *circuits) behind(signed *wire.Signed, refused *wire.Failure) *wire.Failure {
+	if refused.GetAudience() != nil {
+		return refused // signing again helps
+	}
+	ticket, err := pki.ReopenTicket(signed, cs.c.holder.Load().CA)
+	if revision := cs.c.store.View().Revision(); err == nil && int64(revision) < ticket.GetRevision() {
+		return failure(older(revision, ticket))
+	}
+	return refused
+}
+
+func older(seen store.Revision, ticket *wire.Ticket) *ginnel.DialError {
+	busy := ginnel.Errorf(ginnel.Busy, "this controller has seen revision %d of the store, the ticket is of %d", seen, ticket.GetRevision())
 	busy.RetryAfter = time.Second
 	return busy
 }

@@ -145,6 +145,9 @@ func TestResumeRefused(t *testing.T) {
 		w.update(func(tx *store.Tx) error { return tx.Policies().Delete("d") })
 		w.resume(ticket, 1).failure(ginnel.NotAuthorized)
 		w.resume(w.ticket(newer), 1).failure(ginnel.Busy) // decided on what we have not seen
+		w.update(func(tx *store.Tx) error { return tx.Identities().Delete("alice") })
+		w.resume(ticket, 1).failure(ginnel.NotAuthenticated)
+		w.resume(w.ticket(newer), 1).failure(ginnel.Busy)
 	})
 }
 
