@@ -28,7 +28,8 @@ func newRouterCmd() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newRouterCreateCmd(), newRouterUpdateCmd(), newTokenCmd(ginnel.RoleRouter))
+	cmd.AddCommand(newRouterCreateCmd(), newRouterUpdateCmd(), newTokenCmd(ginnel.RoleRouter),
+		newRouterInitCmd(), newRouterRunCmd())
 	return cmd
 }
 
