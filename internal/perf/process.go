@@ -1,0 +1,113 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Ready is the line of JSON that a process says on its standard output when it
+// serves.
+type Ready struct {
+	Address string `json:"address"` // HOST:PORT
+}
+
+// Process is a part of a measured network that runs on its own. It is to end
+// when its standard input does, so that none outlives who measures.
+type Process struct {
+	Ready Ready
+
+	cmd   *exec.Cmd
+	stdin io.Closer
+}
+
+// maxReady bounds the line of Ready.
+const maxReady = 64 << 10
+
+// Start runs a program and waits until it says that it is ready. What it says
+// on standard error goes to stderr. The end of ctx kills it.
+func Start(ctx context.Context, stderr io.Writer, program string, args ...string) (*Process, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stderr = stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &Process{cmd: cmd, stdin: stdin}
+	if err := json.NewDecoder(io.LimitReader(stdout, maxReady)).Decode(&p.Ready); err != nil {
+		_ = cmd.Process.Kill()
+		return nil, fmt.Errorf("%s did not get ready: %w", strings.Join(args, " "), errors.Join(err, p.Stop()))
+	}
+	return p, nil
+}
+
+// Stop asks the process to end and waits until it has; it kills one that takes
+// longer than 10 s.
+func (p *Process) Stop() error {
+	_ = p.stdin.Close()
+	timer := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
+	defer timer.Stop()
+	return p.cmd.Wait()
+}
+
+// CPU gives the CPU time that the process has used so far, to 10 ms. It knows
+// how on Linux.
+func (p *Process) CPU() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("CPU time: %w", err)
+	}
+	return parseStat(string(text))
+}
+
+// parseStat gives user and system time out of /proc/PID/stat (proc_pid_stat(5)).
+func parseStat(text string) (time.Duration, error) {
+	// The name of the program, in parentheses, may hold anything.
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	const utime, stime = 14 - 3, 15 - 3 // fields are numbered from 1, the third is our first
+	if len(fields) <= stime {
+		return 0, fmt.Errorf("CPU time: %q is no line of a process", text)
+	}
+	user, err := strconv.ParseInt(fields[utime], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("CPU time: %w", err)
+	}
+	system, err := strconv.ParseInt(fields[stime], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("CPU time: %w", err)
+	}
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every architecture that Go knows
+	return time.Duration(user+system) * tick, nil
+}
+
+// CPUOf sums up the CPU time of processes.
+func CPUOf(processes ...*Process) func() (time.Duration, error) {
+	return func() (time.Duration, error) {
+		var sum time.Duration
+		for _, p := range processes {
+			used, err := p.CPU()
+			if err != nil {
+				return 0, err
+			}
+			sum += used
+		}
+		return sum, nil
+	}
+}
