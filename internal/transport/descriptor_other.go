@@ -7,11 +7,5 @@ package transport
 
 import "net"
 
-// descriptor does not exist here: the writer goroutine does all writes.
-type descriptor struct{}
-
-func newDescriptor(net.Conn) *descriptor { return nil }
-
-func (*descriptor) read(bool) (*[rawBuffer]byte, int, error) { return nil, 0, errWouldBlock }
-
-func (*descriptor) write([]byte) (int, error) { return 0, errWouldBlock }
+// newSocket gives nil: the writer goroutine does all writes.
+func newSocket(net.Conn) socket { return nil }

@@ -12,8 +12,7 @@ import (
 	"syscall"
 )
 
-// descriptor reads and writes a socket without waiting. One goroutine may read
-// while another writes.
+// descriptor is the socket of a TCP connection.
 type descriptor struct {
 	conn syscall.RawConn
 
@@ -31,8 +30,8 @@ type descriptor struct {
 	writeErr  error
 }
 
-// newDescriptor gives c's descriptor, or nil when it has none.
-func newDescriptor(c net.Conn) *descriptor {
+// newSocket gives c's socket, or nil when it has none.
+func newSocket(c net.Conn) socket {
 	tc, ok := c.(*net.TCPConn)
 	if !ok {
 		return nil
@@ -47,8 +46,6 @@ func newDescriptor(c net.Conn) *descriptor {
 	return d
 }
 
-// read gives a pooled buffer with n > 0 bytes. Without wait it gives
-// errWouldBlock when nothing is there.
 func (d *descriptor) read(wait bool) (in *[rawBuffer]byte, n int, err error) {
 	d.wait = wait
 	d.read1 = 0
@@ -81,7 +78,6 @@ func (d *descriptor) tryRead(fd uintptr) bool {
 	return true
 }
 
-// write writes some of p, or gives errWouldBlock.
 func (d *descriptor) write(p []byte) (int, error) {
 	d.out = p
 	err := d.conn.Write(d.writeOnce)

@@ -122,7 +122,7 @@ func silence(t *testing.T, alpn string, ways [][2]string) {
 	n.SetLatency("c", "r", 20*time.Millisecond)
 	a, b := plainPair(t, n, controller("c"), router("r"), alpn)
 	stop := run(receiver{}, a, b)
-	time.Sleep(time.Hour)
+	pass(time.Hour)
 	synctest.Wait()
 	if a.Err() != nil || b.Err() != nil {
 		t.Fatalf("after a quiet hour: %v, %v", a.Err(), b.Err())
@@ -156,7 +156,7 @@ func TestShortSilence(t *testing.T) {
 		for range 10 {
 			must(t, a.Notify(&wire.Message{Body: &wire.Message_Done{Done: &wire.Done{}}}))
 		}
-		time.Sleep(9 * time.Second)
+		pass(9 * time.Second)
 		n.Resume("c", "r")
 		synctest.Wait()
 		if got != 10 || a.Err() != nil || b.Err() != nil {
@@ -185,7 +185,7 @@ func TestProbes(t *testing.T) {
 			return &wire.Controllers{Controllers: []*wire.ControllerInfo{{Id: "c1", Boot: "b1", Clock: 5}}}
 		}})
 		stop := run(receiver{}, a, b)
-		time.Sleep(31 * time.Millisecond)
+		pass(31 * time.Millisecond)
 		synctest.Wait()
 		if rtt := time.Duration(last.Load()); count.Load() != 1 || rtt != 30*time.Millisecond {
 			t.Fatalf("got %d samples, the last %v, want one of 30ms", count.Load(), rtt)
@@ -193,13 +193,13 @@ func TestProbes(t *testing.T) {
 		if cs := heard.Load().GetControllers(); len(cs) != 1 || cs[0].GetId() != "c1" || cs[0].GetClock() != 5 {
 			t.Errorf("got controllers %v", cs)
 		}
-		time.Sleep(4 * time.Second)
+		pass(4 * time.Second)
 		synctest.Wait()
 		if n := count.Load(); n != 3 {
 			t.Errorf("after 4 s idle: got %d samples, want 3", n)
 		}
 		a.SetBeat(BeatOf(wire.ALPNEdge, true))
-		time.Sleep(4 * time.Second)
+		pass(4 * time.Second)
 		synctest.Wait()
 		if n := count.Load(); n < 6 || n > 8 {
 			t.Errorf("after 4 s with circuits: got %d samples, want 7", n)

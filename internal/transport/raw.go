@@ -15,16 +15,26 @@ var errWouldBlock = errors.New("would block")
 // errOverrun: the peer makes TLS answer faster than it takes the answers.
 var errOverrun = errors.New("too many records wait")
 
+// socket is a kernel socket that can be tried. One goroutine may read while
+// another writes.
+type socket interface {
+	// read gives a pooled buffer with n > 0 bytes. Without wait it gives
+	// errWouldBlock when nothing is there.
+	read(wait bool) (in *[rawBuffer]byte, n int, err error)
+	// write writes some of p, or gives errWouldBlock.
+	write(p []byte) (int, error)
+}
+
 // raw lies between TLS and the network. Until framed it passes all through.
 // Then it reads large pieces, calls idle just before it waits, and gathers
 // what TLS seals until flush or drain.
 //
-// Where the network has no descriptor to try (pipes, shaped connections), every
+// Where the network has no socket to try (pipes, shaped connections), every
 // write counts as one that would block.
 type raw struct {
 	net.Conn
-	sys    *descriptor // nil: none
-	framed bool        // set before the connection is shared
+	sys    socket // nil: none
+	framed bool   // set before the connection is shared
 	idle   func()
 
 	// Of the reading goroutine.
@@ -39,7 +49,7 @@ type raw struct {
 	size int
 }
 
-func newRaw(c net.Conn) *raw { return &raw{Conn: c, sys: newDescriptor(c), idle: func() {}} }
+func newRaw(c net.Conn) *raw { return &raw{Conn: c, sys: newSocket(c), idle: func() {}} }
 
 // Read gives TLS what has come.
 func (r *raw) Read(p []byte) (int, error) {

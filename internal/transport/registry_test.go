@@ -101,9 +101,9 @@ func simultaneous(t *testing.T, seed uint64) {
 		} else {
 			both(t, n, r, c)
 		}
-		time.Sleep(time.Duration(rng.IntN(3000)) * time.Microsecond)
+		pass(time.Duration(rng.IntN(3000)) * time.Microsecond)
 	}
-	time.Sleep(time.Second)
+	pass(time.Second)
 	synctest.Wait()
 	first, number := c.current()
 	if first == nil {
@@ -112,7 +112,7 @@ func simultaneous(t *testing.T, seed uint64) {
 	if _, theirs := r.current(); theirs != number {
 		t.Fatalf("the controller holds %d, the router %d", number, theirs)
 	}
-	time.Sleep(time.Minute)
+	pass(time.Minute)
 	synctest.Wait()
 	if again, _ := c.current(); again != first || first.Err() != nil {
 		t.Fatalf("closed later: %v", first.Err())
@@ -148,11 +148,11 @@ func TestAdmitWhileHolderIsSilent(t *testing.T) {
 		other := pipe.New()
 		start := time.Now()
 		both(t, other, r, c)
-		time.Sleep(pingTimeout - time.Millisecond)
+		pass(pingTimeout - time.Millisecond)
 		if conn, _ := c.current(); conn != old {
 			t.Error("replaced before the ping's time was over")
 		}
-		time.Sleep(time.Millisecond)
+		pass(time.Millisecond)
 		synctest.Wait()
 		conn, now := c.current()
 		if conn == old || conn == nil || now <= number {

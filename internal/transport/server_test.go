@@ -199,7 +199,7 @@ func TestHandshakeLimits(t *testing.T) {
 				}
 				n1++
 			}
-			time.Sleep(handshakeTimeout)
+			pass(handshakeTimeout)
 			synctest.Wait()
 			for _, c := range conns {
 				must(t, c.SetReadDeadline(time.Time{}))

@@ -169,3 +169,6 @@ func run(rcv Receiver, conns ...*Conn) (stop func()) {
 func dataFrame(label uint32, payload []byte) []byte {
 	return wire.AppendFrame(nil, label, wire.Data, 0, payload)
 }
+
+// pass lets the time of a synctest bubble pass.
+func pass(d time.Duration) { <-time.After(d) }
