@@ -1,0 +1,333 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/flow"
+	"github.com/ginnel/ginnel/internal/endpoint"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+const (
+	// maxSetups bounds the circuits that a Client is setting up as a host.
+	maxSetups = 256
+	// setupTime bounds a set-up whose request names no time.
+	setupTime = 10 * time.Second
+	// startTime is how long a client may take, after its answer, to begin.
+	startTime = 10 * time.Second
+	// seenFor is how long a circuit that was taken is remembered, at least.
+	seenFor = 10 * time.Minute
+)
+
+// hosts takes the circuits that come to a Client's listeners.
+type hosts struct {
+	c      *Client
+	setups chan struct{} // taken by set-ups that run
+
+	mu        sync.Mutex
+	closed    bool
+	listeners map[*Listener]struct{}
+	held      map[ginnel.TerminatorID]*Listener
+	// Circuits that were taken: none comes about twice.
+	young, old map[ginnel.CircuitID]struct{}
+	since      time.Time // when young began
+}
+
+func newHosts(c *Client) *hosts {
+	return &hosts{
+		c: c, setups: make(chan struct{}, maxSetups),
+		listeners: make(map[*Listener]struct{}),
+		held:      make(map[ginnel.TerminatorID]*Listener),
+	}
+}
+
+func (h *hosts) add(l *Listener) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
+	}
+	h.listeners[l] = struct{}{}
+	return true
+}
+
+// hold makes dials of a terminator go to l, as long as l is open.
+func (h *hosts) hold(id ginnel.TerminatorID, l *Listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, open := h.listeners[l]; open {
+		h.held[id] = l
+	}
+}
+
+func (h *hosts) remove(l *Listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.listeners, l)
+	for id, holder := range h.held {
+		if holder == l {
+			delete(h.held, id)
+		}
+	}
+}
+
+func (h *hosts) listener(id ginnel.TerminatorID) *Listener {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held[id]
+}
+
+// close closes all listeners.
+func (h *hosts) close() {
+	h.mu.Lock()
+	h.closed = true
+	var all []*Listener
+	for l := range h.listeners {
+		all = append(all, l)
+	}
+	h.mu.Unlock()
+	for _, l := range all {
+		_ = l.Close()
+	}
+}
+
+// first reports whether a circuit was never taken before.
+func (h *hosts) first(id ginnel.CircuitID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := time.Now(); h.young == nil || now.Sub(h.since) > seenFor {
+		h.old, h.young, h.since = h.young, make(map[ginnel.CircuitID]struct{}), now
+	}
+	_, young := h.young[id]
+	_, old := h.old[id]
+	h.young[id] = struct{}{}
+	return !young && !old
+}
+
+// dialed takes a HostDial, on e's reading goroutine: the rest is done on another.
+func (h *hosts) dialed(e *edge, request uint64, m *wire.HostDial) {
+	refuse := func(err error) {
+		h.c.log.Debug("circuit refused", "circuit", m.GetCircuit(), "service", m.GetService(), "err", err)
+		_ = e.conn.ReplyError(request, refusal(m, err))
+	}
+	select {
+	case h.setups <- struct{}{}:
+	default:
+		refuse(ginnel.Errorf(ginnel.RouterErrResourcesNotAvailable, "%d circuits are being set up", maxSetups))
+		return
+	}
+	work := func() {
+		defer func() { <-h.setups }()
+		take := h.take
+		if m.GetResume() {
+			take = h.resume
+		}
+		if err := take(e, request, m); err != nil {
+			refuse(err)
+		}
+	}
+	if !h.c.spawn(work) {
+		<-h.setups
+		refuse(errClientClosed)
+	}
+}
+
+// refusal gives the error that a dialing end is told.
+func refusal(m *wire.HostDial, err error) *ginnel.DialError {
+	d := &ginnel.DialError{Code: ginnel.RouterErrRejectedByApplication, Message: err.Error()}
+	if known, ok := errors.AsType[*ginnel.DialError](err); ok {
+		*d = *known
+	} else if code, ok := errors.AsType[ginnel.Code](err); ok {
+		d.Code = code
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		d.Code = ginnel.RouterErrDialTimedOut
+	}
+	d.Circuit = ginnel.CircuitID(m.GetCircuit())
+	return d
+}
+
+// ticket verifies that a circuit may be taken.
+func (h *hosts) ticket(m *wire.HostDial) (*wire.Ticket, *Listener, error) {
+	var l *Listener
+	t, err := pki.OpenTicket(m.GetTicket(), h.c.holder.Load().CA, time.Now())
+	if err != nil {
+		return nil, nil, ginnel.Errorf(ginnel.NotAuthenticated, "%s", err)
+	}
+	self := ginnel.Peer{Role: ginnel.RoleIdentity, ID: string(h.c.self)}
+	err = pki.CheckTicketForPeer(t, h.c.domain, self, func(id ginnel.TerminatorID) bool {
+		l = h.listener(id)
+		return l != nil
+	})
+	switch {
+	case l == nil:
+		return nil, nil, ginnel.Errorf(ginnel.RouterErrInvalidTerminator, "service %s is not hosted here", t.GetService())
+	case err != nil:
+		return nil, nil, ginnel.Errorf(ginnel.NotAuthenticated, "%s", err)
+	case t.GetCircuit() != m.GetCircuit(), t.GetService() != string(l.service), t.GetTerminator() != m.GetTerminator():
+		return nil, nil, ginnel.Errorf(ginnel.NotAuthenticated, "ticket is of another circuit")
+	}
+	return t, l, nil
+}
+
+// take takes a circuit: backend, TLS, answer, and then the connection is handed
+// to who accepts, once the client has shown who it is.
+func (h *hosts) take(e *edge, request uint64, m *wire.HostDial) error {
+	ticket, l, err := h.ticket(m)
+	if err != nil {
+		return err
+	}
+	select {
+	case l.places <- struct{}{}:
+	default:
+		return ginnel.Errorf(ginnel.RouterErrResourcesNotAvailable, "%d connections wait to be accepted", cap(l.places))
+	}
+	taken := false
+	defer func() {
+		if !taken {
+			<-l.places
+		}
+	}()
+	if !h.first(ginnel.CircuitID(m.GetCircuit())) {
+		return ginnel.Errorf(ginnel.StaleGeneration, "circuit was here before")
+	}
+	limit := setupTime
+	if ms := m.GetDeadlineMs(); ms > 0 {
+		limit = min(limit, time.Duration(ms)*time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(l.life, limit)
+	defer cancel()
+	s := &hosted{c: h.c, l: l, e: e, m: m, ticket: ticket}
+	conn, flight, err := s.up(ctx)
+	if err != nil {
+		return err
+	}
+	answer := &wire.Message{Body: &wire.Message_HostDialResult{HostDialResult: &wire.HostDialResult{Early: flight}}}
+	if err := e.conn.Reply(request, answer); err != nil {
+		conn.discard()
+		return nil // nobody is left to be told
+	}
+	taken = true
+	if !h.c.spawn(func() { l.offer(conn) }) {
+		conn.discard()
+		<-l.places
+	}
+	return nil
+}
+
+// hosted is a circuit that is being set up at its host.
+type hosted struct {
+	c       *Client
+	l       *Listener
+	e       *edge
+	m       *wire.HostDial
+	ticket  *wire.Ticket
+	circuit *circuit // set before the stream is up
+}
+
+// up makes the host's end. What it has made by then ends with an error.
+func (s *hosted) up(ctx context.Context) (*Conn, []byte, error) {
+	in := Incoming{
+		Service: s.l.service, Circuit: ginnel.CircuitID(s.m.GetCircuit()),
+		Client: ginnel.IdentityID(s.ticket.GetClient()), Terminator: ginnel.TerminatorID(s.m.GetTerminator()),
+		Source: s.m.GetSource(), Destination: s.m.GetDestination(),
+	}
+	var backend io.Closer
+	if s.l.opts.Connect != nil {
+		var err error
+		if backend, err = s.l.opts.Connect(ctx, in); err != nil {
+			return nil, nil, err
+		}
+	}
+	conn, flight, err := s.end(in)
+	if err != nil {
+		if backend != nil {
+			_ = backend.Close()
+		}
+		return nil, nil, err
+	}
+	conn.backend = backend
+	return conn, flight, nil
+}
+
+// end answers the client's TLS and gives the circuit its path.
+func (s *hosted) end(in Incoming) (*Conn, []byte, error) {
+	host := endpoint.NewHost(s.c.endConfig(func() *circuit { return s.circuit }), s.c.hosting.Config(s.ticket),
+		s.m.GetEarly(), endpoint.Addr(s.l.service), endpoint.Addr(in.Client))
+	flight, err := host.Flight()
+	if err != nil {
+		host.Fail(err)
+		return nil, nil, ginnel.Errorf(ginnel.NotAuthenticated, "%s", err)
+	}
+	x := &circuit{
+		c: s.c, id: in.Circuit, role: flow.Host,
+		ticket: s.m.GetTicket(), decided: s.ticket, stream: host.Stream(),
+	}
+	if !s.c.circuits.add(x) {
+		host.Fail(errClientClosed)
+		return nil, nil, fmt.Errorf("circuit %s: %w", x.id, errClientClosed)
+	}
+	s.circuit = x
+	r, h, lost := x.take(s.e, s.m.GetGeneration(), s.m.GetArriveLabel(), s.m.GetSendLabel())
+	end, err := host.Up(s.m.GetGeneration(), h)
+	if err != nil {
+		x.ended()
+		return nil, nil, err
+	}
+	x.settle(r, lost)
+	return &Conn{end: end, circuit: x, incoming: in}, flight, nil
+}
+
+// offer hands a connection to who accepts once its client has begun. Its place
+// is taken.
+func (l *Listener) offer(conn *Conn) {
+	ctx, cancel := context.WithTimeout(l.life, startTime)
+	defer cancel()
+	if err := conn.end.Handshake(ctx); err != nil {
+		l.c.log.Debug("circuit did not begin", "circuit", string(conn.Circuit()), "err", err)
+		conn.discard()
+		<-l.places
+		return
+	}
+	l.accept <- conn // has room for every place
+	if l.life.Err() != nil {
+		_ = l.Close() // which has run already: again, for this one
+	}
+}
+
+// discard ends a connection that nobody accepts.
+func (c *Conn) discard() {
+	c.end.Abort(ginnel.RouterErrRejectedByApplication, "not accepted")
+	if c.backend != nil {
+		_ = c.backend.Close()
+	}
+}
+
+// resume takes another path for a circuit that runs.
+func (h *hosts) resume(e *edge, request uint64, m *wire.HostDial) error {
+	x := h.c.circuits.get(ginnel.CircuitID(m.GetCircuit()), flow.Host)
+	if x == nil {
+		return ginnel.Errorf(ginnel.RouterErrInvalidTerminator, "circuit is not here")
+	}
+	t, err := pki.ReopenTicket(m.GetTicket(), h.c.holder.Load().CA)
+	if err != nil {
+		return ginnel.Errorf(ginnel.NotAuthenticated, "%s", err)
+	}
+	if t.GetCircuit() != string(x.id) || pki.TicketClient(t) != x.peer() || t.GetPeer() != string(h.c.self) ||
+		t.GetTerminator() != x.decided.GetTerminator() {
+		return ginnel.Errorf(ginnel.NotAuthenticated, "ticket is of another circuit")
+	}
+	if err := x.newPath(e, m.GetGeneration(), m.GetArriveLabel(), m.GetSendLabel()); err != nil {
+		return err
+	}
+	return e.conn.Reply(request, &wire.Message{Body: &wire.Message_HostDialResult{HostDialResult: &wire.HostDialResult{}}})
+}

@@ -1,0 +1,205 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sdk
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/flow"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+const (
+	// seekPause lies between two requests for the same circuit. It does not
+	// grow: the flow gives up after a minute.
+	seekPause = 250 * time.Millisecond
+	// seekTimeout bounds one request.
+	seekTimeout = 3 * time.Second
+	// attachAgain is when an attached host attaches once more, should the first
+	// have got lost with a controller.
+	attachAgain = 5 * time.Second
+)
+
+// seek gets the stream what it wants from outside, until it wants nothing: a
+// client another path, a host that lost its edge router another one. One
+// goroutine a circuit does it.
+func (x *circuit) seek() {
+	x.mu.Lock()
+	busy := x.seeking
+	x.seeking = true
+	x.mu.Unlock()
+	if busy {
+		return
+	}
+	if !x.c.spawn(x.seeker) {
+		x.stream.Reset(ginnel.Cancelled, "client is closed")
+	}
+}
+
+func (x *circuit) seeker() {
+	for x.wants() {
+		changed := x.c.edges.watch()
+		err := x.sought()
+		if code, final := finalCode(err); final {
+			x.c.log.Info("circuit ends", "circuit", string(x.id), "err", err)
+			x.stream.Reset(code, err.Error())
+			return
+		}
+		if err != nil {
+			x.c.log.Debug("circuit is without a path", "circuit", string(x.id), "err", err)
+		}
+		x.pause(changed)
+	}
+}
+
+// wants reports whether the seeker goes on; when not, the next one may begin.
+func (x *circuit) wants() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.seeking = x.stream.Wanted() != flow.WantNothing && x.c.life.Err() == nil
+	return x.seeking
+}
+
+// pause waits before the next request: for a moment, or until edge routers changed.
+func (x *circuit) pause(changed <-chan struct{}) {
+	timer := time.NewTimer(seekPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-changed:
+	case <-x.stream.Done():
+	case <-x.c.life.Done():
+	}
+}
+
+func (x *circuit) sought() error {
+	ctx, cancel := context.WithTimeout(x.c.life, seekTimeout)
+	defer cancel()
+	e, err := x.c.edges.pick(ctx, wish{})
+	if err != nil {
+		return err
+	}
+	if x.role == flow.Client {
+		return x.resume(ctx, e)
+	}
+	if err := x.attach(ctx, e); err != nil {
+		return err
+	}
+	x.attached(e)
+	return nil
+}
+
+// finalCode says which errors no other path helps against.
+func finalCode(err error) (ginnel.Code, bool) {
+	d, ok := errors.AsType[*ginnel.DialError](err)
+	if !ok {
+		return 0, false
+	}
+	switch d.Code {
+	case ginnel.NotAuthorized, ginnel.InvalidService, ginnel.Revoked:
+		return ginnel.Revoked, true
+	}
+	return 0, false
+}
+
+// resume asks a controller for another path, over e, and gives it to the stream.
+func (x *circuit) resume(ctx context.Context, e *edge) error {
+	c := x.c
+	to, ok := e.audience("", nil)
+	if !ok {
+		return ginnel.Errorf(ginnel.ControllerUnavailable, "edge router %s has no controller", e.id)
+	}
+	answer, _, err := c.ask(ctx, e, to, question{
+		domain: wire.DomainResume,
+		body: func(a *wire.Audience) proto.Message {
+			return &wire.Resume{
+				Ticket: x.ticket, Number: x.nextResume(), Router: string(e.id), Audience: a,
+				DeadlineMs: uint32(within(ctx, layer).Milliseconds()),
+			}
+		},
+		message: func(s *wire.Signed) *wire.Message {
+			return &wire.Message{Body: &wire.Message_ResumeRequest{ResumeRequest: &wire.ResumeRequest{Resume: s}}}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	resp := answer.GetDialResponse()
+	return x.newPath(e, resp.GetGeneration(), resp.GetArriveLabel(), resp.GetSendLabel())
+}
+
+func (x *circuit) nextResume() uint32 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.resumes++
+	return x.resumes
+}
+
+// newPath gives the stream a path. Of two that cross, the lower generation is
+// dropped.
+func (x *circuit) newPath(e *edge, generation, arrive, send uint32) error {
+	r, h, lost := x.take(e, generation, arrive, send)
+	if err := x.stream.NewPath(generation, h); err != nil {
+		x.drop(func(other *row) bool { return other == r })
+		return err
+	}
+	x.settle(r, lost)
+	return nil
+}
+
+// better asks once for a better path than that of a generation, on purpose.
+func (x *circuit) better(generation uint32) {
+	x.mu.Lock()
+	busy := x.seeking
+	x.seeking = true
+	x.mu.Unlock()
+	if busy {
+		return
+	}
+	x.c.spawn(func() {
+		ctx, cancel := context.WithTimeout(x.c.life, seekTimeout)
+		defer cancel()
+		e, err := x.c.edges.pick(ctx, wish{})
+		if err == nil && x.stream.Generation() == generation {
+			err = x.resume(ctx, e)
+		}
+		if err != nil {
+			x.c.log.Info("circuit stays on its path", "circuit", string(x.id), "err", err)
+		}
+		x.seeker() // for what it came to want meanwhile
+	})
+}
+
+// attach tells the controllers, over e, that the circuit's host is found there.
+func (x *circuit) attach(ctx context.Context, e *edge) error {
+	x.mu.Lock()
+	x.attaches++
+	sequence := x.attaches
+	x.mu.Unlock()
+	signed, err := x.c.sign(wire.DomainAttach, &wire.Attach{Ticket: x.ticket, Router: string(e.id), Sequence: sequence})
+	if err != nil {
+		return err
+	}
+	_, err = e.conn.Request(ctx, &wire.Message{Body: &wire.Message_AttachRequest{
+		AttachRequest: &wire.AttachRequest{Attach: signed},
+	}})
+	return err
+}
+
+// attached waits while the client may come over e, or for a while.
+func (x *circuit) attached(e *edge) {
+	timer := time.NewTimer(attachAgain)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-e.conn.Done():
+	case <-x.stream.Done():
+	case <-x.c.life.Done():
+	}
+}
