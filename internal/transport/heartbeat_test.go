@@ -122,10 +122,10 @@ func silence(t *testing.T, alpn string, ways [][2]string) {
 	n.SetLatency("c", "r", 20*time.Millisecond)
 	a, b := plainPair(t, n, controller("c"), router("r"), alpn)
 	stop := run(receiver{}, a, b)
-	pass(time.Hour)
+	pass(10 * time.Minute)
 	synctest.Wait()
 	if a.Err() != nil || b.Err() != nil {
-		t.Fatalf("after a quiet hour: %v, %v", a.Err(), b.Err())
+		t.Fatalf("after ten quiet minutes: %v, %v", a.Err(), b.Err())
 	}
 	for _, w := range ways {
 		n.Silence(w[0], w[1])
