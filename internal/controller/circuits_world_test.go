@@ -262,6 +262,7 @@ func (r *fakeRouter) send(m *wire.Message) error {
 		}
 	case *wire.Message_Unroute:
 		delete(r.held, routeOf{body.Unroute.GetCircuit(), body.Unroute.GetGeneration()})
+	case *wire.Message_Hint:
 	default:
 		if r.answers[m.GetReplyTo()] != nil {
 			r.w.violation("router %s: request %d was answered twice", r.name, m.GetReplyTo())

@@ -70,6 +70,7 @@ type Controller struct {
 	services   *services
 	judge      *judge
 	circuits   *circuits
+	hints      *hints
 	nonces     nonces
 
 	// life ends when Run is to return. Set by Run before anything runs.
@@ -122,6 +123,7 @@ func New(opts Options) (*Controller, error) {
 	c.services = newServices(c)
 	c.judge = newJudge(c)
 	c.circuits = newCircuits(c, fork(opts.Random))
+	c.hints = newHints(c)
 	c.dials = newDials(c, fork(opts.Random))
 	return c, nil
 }
@@ -165,7 +167,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.ready.begin(view)
 
 	for _, loop := range []func(context.Context){
-		c.dials.run, c.fabric.run, c.configs.run, c.services.run, c.judge.run, c.circuits.run, c.ready.run, c.renewOwn,
+		c.dials.run, c.fabric.run, c.configs.run, c.services.run, c.judge.run, c.circuits.run, c.hints.run, c.ready.run, c.renewOwn,
 	} {
 		c.running.Go(func() { loop(ctx) })
 	}

@@ -21,6 +21,7 @@
 //	services.go      tells SDKs which services they have
 //	revoke.go        ends what is no longer allowed
 //	circuits.go      sets up circuits
+//	hints.go         tells clients of better paths
 //	renew.go         renews this controller's own certificate
 //
 // A ctrl channel's reader never waits for anything.

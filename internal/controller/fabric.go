@@ -111,6 +111,7 @@ func (f *fabric) publish() {
 		}
 	}
 	f.snapshot.Store(path.New(ginnel.MinRouterCost, routers, f.links()))
+	f.c.hints.kick()
 }
 
 // complete gives the routers that count.
