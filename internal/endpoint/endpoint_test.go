@@ -80,6 +80,7 @@ type hop struct {
 	queue [][]byte
 	bell  chan struct{}
 	cut   bool
+	lose  func(wire.Header) bool // frames that never arrive; nil: none
 	done  chan struct{}
 	over  chan struct{}
 }
@@ -103,6 +104,18 @@ func (h *hop) put(frame []byte) {
 	wake(h.bell)
 }
 
+func (h *hop) losing() func(wire.Header) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lose
+}
+
+func (h *hop) setLose(lose func(wire.Header) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lose = lose
+}
+
 // carry hands frames to s until the path ends.
 func (h *hop) carry(t testing.TB, generation uint32, s *Stream) {
 	defer close(h.over)
@@ -120,6 +133,9 @@ func (h *hop) carry(t testing.TB, generation uint32, s *Stream) {
 			head, err := wire.ParseHeader(frame)
 			if err != nil || head.Label != h.label {
 				t.Errorf("got %+v, %v, want label %d", head, err, h.label)
+			}
+			if lose := h.losing(); lose != nil && lose(head) {
+				continue
 			}
 			s.Frame(generation, head, frame[wire.HeaderSize:])
 		}
@@ -159,20 +175,31 @@ type ends struct {
 	path         *pathway
 }
 
-func dial(t testing.TB, tr *trust, clientCfg, hostCfg Config) ends {
+// flights gives both ends once they have exchanged their first bytes.
+func flights(t testing.TB, tr *trust, clientCfg, hostCfg Config) (hello, flight []byte, c *Client, h *Host) {
 	t.Helper()
-	c := NewClient(clientCfg, pki.CircuitClientConfig(tr.client, time.Now, "web", tr.cache,
-		func() (*wire.Ticket, error) { return tr.ticket, nil }), Addr("alice"), Addr("web"))
+	c = NewClient(clientCfg, tr.clientConfig(), Addr("alice"), Addr("web"))
 	hello, err := c.Hello()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := NewHost(hostCfg, tr.server.Config(tr.ticket), hello, Addr("web"), Addr("alice"))
-	flight, err := h.Flight()
+	h = NewHost(hostCfg, tr.server.Config(tr.ticket), hello, Addr("web"), Addr("alice"))
+	flight, err = h.Flight()
 	if err != nil {
 		c.Fail(err)
 		t.Fatal(err)
 	}
+	return hello, flight, c, h
+}
+
+func (tr *trust) clientConfig() *tls.Config {
+	return pki.CircuitClientConfig(tr.client, time.Now, "web", tr.cache,
+		func() (*wire.Ticket, error) { return tr.ticket, nil })
+}
+
+func dial(t testing.TB, tr *trust, clientCfg, hostCfg Config) ends {
+	t.Helper()
+	_, flight, c, h := flights(t, tr, clientCfg, hostCfg)
 	path := newPathway(t, 1, c.Stream(), h.conn.stream)
 	host, err := h.Up(1, path.toClient)
 	if err != nil {

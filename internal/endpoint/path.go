@@ -73,10 +73,17 @@ func (s *Stream) count(now time.Time, generation uint32, t wire.Type, payload []
 		s.flow.OnCredit(now, generation, n)
 		return nil
 	}
-	before := s.flow.Delivered()
 	s.flow.OnAck(now, generation, n)
-	s.eofHeard = s.eofHeard || !before && s.flow.Delivered()
+	s.delivered(n)
+	s.eofHeard = s.eofHeard || s.eofAt != 0 && n == s.eofAt
 	return nil
+}
+
+// delivered notes the count, of an ACK or a RESUME, that covers our EOF.
+func (s *Stream) delivered(n uint64) {
+	if s.eofAt == 0 && s.flow.Delivered() {
+		s.eofAt = n
+	}
 }
 
 func (s *Stream) receive(now time.Time, payload []byte) {
@@ -105,6 +112,7 @@ func (s *Stream) resumeAt(now time.Time, generation uint32, number uint8, payloa
 		return nil // late
 	}
 	s.flow.OnResume(now, generation, number, received)
+	s.delivered(received)
 	return nil
 }
 
@@ -170,7 +178,7 @@ func (s *Stream) pump(now time.Time) {
 			s.send(fr)
 		}
 	}
-	if s.flow.Done() {
+	if s.flow.Done() || s.resting && s.bothKnow() {
 		s.over(now)
 		return
 	}

@@ -102,9 +102,10 @@ type Stream struct {
 
 	// What shows that the other end needs no rest of ours: our EOF went out
 	// behind the last ACK, so the ACK of it says that they have that, too.
-	saidAll   bool // the ACK of their EOF was sent
-	eofBehind bool // then our EOF
-	eofHeard  bool // which an ACK acknowledged
+	saidAll   bool   // the ACK of their EOF was sent
+	eofBehind bool   // then our EOF
+	eofAt     uint64 // the count that covers it; 0: not acknowledged
+	eofHeard  bool   // by an ACK, not only by a RESUME, behind which much may be unread
 
 	readWake, writeWake chan struct{} // of capacity 1
 	readBy, writeBy     deadline
@@ -245,17 +246,20 @@ func (s *Stream) flowErr() error {
 	return err
 }
 
+// bothKnow reports whether the other end has our last ACK and we have theirs.
+func (s *Stream) bothKnow() bool { return s.eofBehind && s.eofHeard }
+
 // over ends a stream whose flow is done, at once or after a rest. The lock is held.
 func (s *Stream) over(now time.Time) {
 	switch {
-	case s.resting: // nobody cares how the rest ended
-		s.finish(nil)
-	case s.eofBehind && s.eofHeard && s.flow.Err() == nil:
-		// The other end is done, too. It may be resting: tell it.
+	case s.bothKnow() && s.flow.Err() == nil:
+		// The other end may be resting: tell it.
 		s.flow.Reset(ginnel.PeerReset, "over")
 		if fr, ok := s.flow.Next(now); ok {
 			s.send(fr)
 		}
+		s.finish(nil)
+	case s.resting: // nobody cares how the rest ended
 		s.finish(nil)
 	case s.flow.Rest():
 		s.resting = true
