@@ -23,6 +23,9 @@ type ForwardConfig struct {
 	DialTimeout time.Duration // 0: 5 s
 	Grace       time.Duration // left to connections when Forward ends; 0: none
 	Log         *slog.Logger  // nil: nothing is logged
+	// Connect gives the connection that an accepted one is joined to. Nil: one to
+	// the address.
+	Connect func(ctx context.Context, accepted net.Conn) (net.Conn, error)
 }
 
 // Forward connects each connection that listener accepts to address, a
@@ -33,6 +36,10 @@ func Forward(ctx context.Context, listener net.Listener, address ginnel.Address,
 		return errors.Join(fmt.Errorf("forward: %w", err), listener.Close())
 	}
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	connect := cfg.Connect
+	if connect == nil {
+		connect = func(ctx context.Context, _ net.Conn) (net.Conn, error) { return Connect(ctx, address) }
+	}
 	f := &frontEnd{
 		name:     "forward to " + string(address),
 		listener: listener,
@@ -41,7 +48,7 @@ func Forward(ctx context.Context, listener net.Listener, address ginnel.Address,
 		log:      log,
 		serve: func(ctx context.Context, fabric net.Conn) {
 			dialCtx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.DialTimeout, 5*time.Second))
-			program, err := Connect(dialCtx, address)
+			program, err := connect(dialCtx, fabric)
 			cancel()
 			if err != nil {
 				abort(fabric)

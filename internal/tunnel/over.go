@@ -1,0 +1,70 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/sdk"
+)
+
+// Over gives the Dialer that opens connections by a client of the network.
+func Over(client *sdk.Client) Dialer { return overClient{client} }
+
+type overClient struct{ client *sdk.Client }
+
+// DialService gives a connection to service.
+func (o overClient) DialService(ctx context.Context, service ginnel.ServiceID, meta Meta) (net.Conn, error) {
+	opts := sdk.DialOptions{Destination: net.JoinHostPort(meta.Name, strconv.Itoa(int(meta.Port)))}
+	if meta.Source.IsValid() {
+		opts.Source = meta.Source.String()
+	}
+	conn, err := o.client.DialService(ctx, service, opts)
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Services gives what may be dialed, and a channel that is closed at a change.
+func (o overClient) Services() (current []ginnel.Service, changed <-chan struct{}) {
+	changed = o.client.Changed()
+	for _, s := range o.client.Services() {
+		if s.CanDial {
+			current = append(current, s.Service)
+		}
+	}
+	return current, changed
+}
+
+// Host hosts service by a client until ctx ends: what comes is forwarded to
+// address. A dial is answered only when the connection to address stands; what
+// keeps that from standing is what the dial fails with.
+func Host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, address ginnel.Address, opts sdk.ListenOptions, cfg ForwardConfig) error {
+	opts.Connect = func(ctx context.Context, _ sdk.Incoming) (io.Closer, error) {
+		conn, err := Connect(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		return conn, nil
+	}
+	cfg.Connect = func(_ context.Context, accepted net.Conn) (net.Conn, error) {
+		if conn, ok := accepted.(*sdk.Conn); ok {
+			if backend, ok := conn.Backend().(net.Conn); ok {
+				return backend, nil
+			}
+		}
+		return nil, fmt.Errorf("BUG: connection of %s without its backend", service)
+	}
+	listener, err := client.Listen(string(service), opts)
+	if err != nil {
+		return fmt.Errorf("host %s: %w", service, err)
+	}
+	return Forward(ctx, listener, address, cfg)
+}
