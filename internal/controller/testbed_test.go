@@ -49,16 +49,20 @@ func inTestbed(t *testing.T, test func(t *testing.T, b *testbed)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestbed(t)
 		b.start()
+		defer b.end()
 		test(t, b)
-		b.stop()
-		for _, r := range b.routers {
-			r.close()
-		}
-		if err := b.store.Close(); err != nil {
-			t.Error(err)
-		}
-		b.backend.Close()
 	})
+}
+
+func (b *testbed) end() {
+	b.stop()
+	for _, r := range b.routers {
+		r.close()
+	}
+	if err := b.store.Close(); err != nil {
+		b.Error(err)
+	}
+	b.must(b.backend.Close())
 }
 
 func newTestbed(t *testing.T) *testbed {
