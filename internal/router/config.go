@@ -105,8 +105,7 @@ func (c Config) dialerErrors() []error {
 	}
 	var all []error
 	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
-		var key *dialer.KeyError
-		if errors.As(err, &key) {
+		if key, ok := errors.AsType[*dialer.KeyError](err); ok {
 			all = append(all, &ConfigError{Key: "dialer." + key.Key, Problem: key.Problem})
 		}
 	}

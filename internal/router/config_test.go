@@ -68,6 +68,7 @@ func TestParseConfigTellsAllThatIsWrong(t *testing.T) {
 			"f.yaml:6: dialer.maxWorkers: many: want a number",
 			"f.yaml:7: dialer.bar: no such key",
 		}},
+		{"a key and a value", "foo: 1\nlisten: nowhere\n", []string{"f.yaml:1: foo: no such key", `f.yaml:2: listen: "nowhere" is not HOST:PORT`}},
 		{"values", "listen: nowhere\nadvertise:\n  - tls:a:1\n  - tcp:b:2\ncontrollers: [tls:c:0]\ngroups: [\"\"]\nlinkGroups: [a b]\ndialer: {minRetryInterval: 1m}\n", []string{
 			`f.yaml:1: listen: "nowhere" is not HOST:PORT`,
 			`f.yaml:4: advertise[1]: address "tcp:b:2": want tls:HOST:PORT`,

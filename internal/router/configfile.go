@@ -41,9 +41,6 @@ func ParseConfig(file string, text []byte) (Config, error) {
 	p := configParser{file: file, lines: make(map[string]int)}
 	f := configFile{Dialer: DefaultDialer()}
 	p.parse(text, &f)
-	if len(p.errs) > 0 {
-		return Config{}, errors.Join(p.errs...)
-	}
 	cfg := Config{
 		Listen: f.Listen, Advertise: f.Advertise, Controllers: f.Controllers,
 		Groups: f.Groups, LinkGroups: f.LinkGroups, Edge: f.Edge, Dialer: &f.Dialer,
@@ -135,8 +132,7 @@ func (p *configParser) refuse(err error) {
 		return
 	}
 	for _, err := range joined.Unwrap() {
-		var key *ConfigError
-		if errors.As(err, &key) {
+		if key, ok := errors.AsType[*ConfigError](err); ok {
 			p.wrong(max(1, p.lines[key.Key]), "%s: %s", key.Key, key.Problem)
 		}
 	}

@@ -163,7 +163,7 @@ func TestControllersAreNamed(t *testing.T) {
 		if len(list) != 2 || list[0].GetId() != "c1" || list[1].GetBoot() != "boot-of-c2" {
 			t.Fatalf("got %v", list)
 		}
-		if ahead := time.Unix(0, list[0].GetClock()).Sub(time.Now()); ahead != time.Minute {
+		if ahead := time.Until(time.Unix(0, list[0].GetClock())); ahead != time.Minute {
 			t.Errorf("the clock is %s ahead", ahead)
 		}
 		if ch := r.ctrl.to("c2"); ch == nil || ch.controller != "c2" {
