@@ -17,7 +17,8 @@ import (
 //
 //	sink    the server reads to the end of the client's stream; about ten times a
 //	        second, and at the end, it says how much came: 8 bytes, big-endian
-//	source  the server writes until the client is gone
+//	source  at the client's next byte the server begins to write, until the client
+//	        is gone
 //	echo    the server sends back what comes
 //	touch   nothing more: the answer was the point, and the client ends the connection
 type mode byte

@@ -129,6 +129,9 @@ func serveSink(conn net.Conn) error {
 
 func serveSource(conn net.Conn) error {
 	buf := make([]byte, chunk)
+	if _, err := io.ReadFull(conn, buf[:1]); err != nil {
+		return err
+	}
 	for {
 		if _, err := conn.Write(buf); err != nil {
 			return err

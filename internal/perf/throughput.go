@@ -133,10 +133,11 @@ func (s *stream) send(ctx context.Context, end time.Time) error {
 	buf := make([]byte, chunk)
 	var sent int64
 	var err error
-	for err == nil && ctx.Err() == nil && time.Now().Before(end) {
+	for more := true; more; { // once at least, however brief the load
 		var n int
 		n, err = s.conn.Write(buf)
 		sent += int64(n)
+		more = err == nil && ctx.Err() == nil && time.Now().Before(end)
 	}
 	if err == nil {
 		err = closeWrite(s.conn)
@@ -168,18 +169,25 @@ func (s *stream) count() error {
 	}
 }
 
-// receive reads until end.
+// receive lets the server begin and reads until end, but the first bytes in any
+// case.
 func (s *stream) receive(end time.Time) error {
-	if err := s.conn.SetReadDeadline(end); err != nil {
+	if err := s.conn.SetDeadline(end.Add(stall)); err != nil {
 		return err
 	}
 	buf := make([]byte, chunk)
-	for {
+	if _, err := s.conn.Write(buf[:1]); err != nil {
+		return fmt.Errorf("start the server: %w", err)
+	}
+	for first := true; ; first = false {
 		n, err := s.conn.Read(buf)
 		s.bytes.Add(int64(n))
 		over := !time.Now().Before(end)
-		if timeout, ok := errors.AsType[net.Error](err); over && (err == nil || ok && timeout.Timeout()) {
+		if timeout, ok := errors.AsType[net.Error](err); over && (err == nil || !first && ok && timeout.Timeout()) {
 			return nil
+		}
+		if err == nil && first {
+			err = s.conn.SetReadDeadline(end)
 		}
 		if err != nil {
 			return fmt.Errorf("bytes of the server: %w", err)
