@@ -65,7 +65,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 
 // pass lets time pass.
 func (w *world) pass(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
