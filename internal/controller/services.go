@@ -96,6 +96,10 @@ func (s *services) channelGone(ch *channel) {
 }
 
 func (s *services) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	<-timer.C
+	defer timer.Stop()
+	waiting := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -103,9 +107,12 @@ func (s *services) run(ctx context.Context) {
 		case <-s.fresh:
 			s.push(func(sub *subscription) bool { return sub.sequence == 0 })
 		case <-s.dirty:
-			if !pause(ctx, listDelay) {
-				return
+			if !waiting {
+				waiting = true
+				timer.Reset(listDelay)
 			}
+		case <-timer.C:
+			waiting = false
 			s.push(func(*subscription) bool { return true })
 		}
 	}

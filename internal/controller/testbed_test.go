@@ -40,6 +40,7 @@ type testbed struct {
 	api     api.Backend
 	stop    func()
 	routers []*testRouter
+	queries byte
 }
 
 // inTestbed runs test with a controller that runs, listens at c1:1, and dials

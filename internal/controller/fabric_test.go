@@ -1,0 +1,496 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"crypto/sha256"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/path"
+	"github.com/ginnel/ginnel/internal/core/terminator"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/store"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// bind gives a terminator that an identity has bound at a router.
+func (b *testbed) bind(host *pki.Credential, change func(*wire.Bind)) *wire.TerminatorState {
+	b.Helper()
+	bind := &wire.Bind{Network: "acme", Service: "web", Router: "r1", Precedence: uint32(ginnel.DefaultPrecedence), Nonce: make([]byte, 16)}
+	if change != nil {
+		change(bind)
+	}
+	signed, err := pki.Sign(host, wire.DomainBind, bind)
+	b.must(err)
+	id := wire.BindTerminatorID(bind, ginnel.IdentityID(host.Self.ID), signed.GetPayload())
+	return &wire.TerminatorState{Id: string(id), Bind: signed, Host: host.Self.ID}
+}
+
+func (b *testbed) candidates(id ginnel.ServiceID) []terminator.Candidate {
+	b.Helper()
+	r := b.c.rules()
+	service, ok := r.Services().Get(id)
+	if !ok {
+		b.Fatalf("no service %s", id)
+	}
+	return b.c.fabric.candidates(r, service)
+}
+
+// A terminator counts only with a good signature of its host, and while its
+// host may host the service there.
+func TestL108_BindWithoutPolicy(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r := b.router("r1", "tls:r1:1")
+		b.service("web")
+		host := b.identity("host")
+		r.report(&wire.State{Terminators: []*wire.TerminatorState{b.bind(host, nil)}})
+		if got := b.candidates("web"); len(got) != 0 {
+			t.Fatalf("without policy: %v", got)
+		}
+		b.policy("may-host", ginnel.BindPolicy, "@host", "@web")
+		got := b.candidates("web")
+		if len(got) != 1 || got[0].Host != "host" || got[0].Router != "r1" {
+			t.Fatalf("with policy: %v", got)
+		}
+		forged := b.bind(host, func(m *wire.Bind) { m.Cost = 5 })
+		forged.Bind.Payload = append(slices.Clone(forged.Bind.Payload), 0)
+		renamed := b.bind(host, func(m *wire.Bind) { m.Cost = 6 })
+		renamed.Id = "web@r1/0000000000000000"
+		r.report(&wire.State{Terminators: []*wire.TerminatorState{
+			forged, renamed,
+			b.bind(host, func(m *wire.Bind) { m.Router = "r2" }),
+			b.bind(host, func(m *wire.Bind) { m.Network = "other" }),
+			b.bind(host, func(m *wire.Bind) { m.Precedence = 9 }),
+			b.bind(b.credential(ginnel.RoleIdentity, "host"), func(m *wire.Bind) { m.Cost = 7 }), // not the key that enrolled
+			b.bind(r.holder.Load(), func(m *wire.Bind) { m.Cost = 8 }),
+		}})
+		if got := b.candidates("web"); len(got) != 1 {
+			t.Errorf("after what cannot be: %v", got)
+		}
+		// Costs move without the signature being sent again, and go with the channel.
+		r.report(&wire.State{Terminators: []*wire.TerminatorState{{Id: string(got[0].ID), Circuits: 3, Unhealthy: true}}})
+		if got := b.candidates("web"); len(got) != 1 || got[0].Dynamic != ginnel.Units(6) || got[0].Precedence != ginnel.Failed {
+			t.Errorf("with load: %+v", got)
+		}
+		r.conn().Close(nil)
+		b.wait(100 * time.Millisecond)
+		if got := b.candidates("web"); len(got) != 0 {
+			t.Errorf("after the channel: %v", got)
+		}
+	})
+}
+
+func TestTopology(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r1, r2 := b.router("r1", "tls:r1:1"), b.router("r2")
+		up := &wire.LinkState{Id: "r1/r2/0", Peer: "r2", Up: true, Measured: true, RttNs: int64(5 * time.Millisecond), StaticCost: int64(ginnel.Unit)}
+		r1.report(&wire.State{Links: []*wire.LinkState{up, {Id: "r3/r4/0", Up: true}, {Id: "nonsense", Up: true}}})
+		want := func(what string, routers, links int) {
+			t.Helper()
+			gotRouters, gotLinks := b.c.fabric.topology().Len()
+			if gotRouters != routers || gotLinks != links {
+				t.Errorf("%s: %d routers, %d links; want %d, %d", what, gotRouters, gotLinks, routers, links)
+			}
+		}
+		want("one end", 1, 0)
+		r2.mute = true
+		b.must(r2.dial())
+		r2.report(&wire.State{Links: []*wire.LinkState{up}})
+		want("before the other's whole state", 1, 0)
+		r2.report(&wire.State{End: true})
+		want("both ends", 2, 1)
+		cost := func() ginnel.Cost {
+			way, _ := b.c.fabric.topology().Tree("r1", path.Exclusions{}).To("r2")
+			return way.Cost
+		}
+		if got := cost(); got != ginnel.Units(16) {
+			t.Errorf("cost %s", got)
+		}
+		// A cost that moves is published within 100 ms, a link that fails at once.
+		moved := proto.Clone(up).(*wire.LinkState)
+		moved.RttNs = int64(50 * time.Millisecond)
+		r1.report(&wire.State{Links: []*wire.LinkState{moved}})
+		b.wait(publishEvery)
+		if got := cost(); got != ginnel.Units(61) {
+			t.Errorf("moved cost %s", got)
+		}
+		down := proto.Clone(up).(*wire.LinkState)
+		down.Up = false
+		r2.report(&wire.State{Links: []*wire.LinkState{down}})
+		want("one end down", 2, 0)
+		r2.report(&wire.State{Links: []*wire.LinkState{up}})
+		want("up again", 2, 1)
+		r1.conn().Close(nil)
+		b.wait(0)
+		want("a router gone", 1, 0)
+	})
+}
+
+// lastConfig gives the newest whole configuration that a router was sent.
+func (r *testRouter) lastConfig() *wire.RouterConfig {
+	var last *wire.RouterConfig
+	for _, page := range take(r, (*wire.Message).GetRouterConfig) {
+		if page.GetPage() == 0 {
+			last = page
+			continue
+		}
+		proto.Merge(last, page)
+	}
+	return last
+}
+
+func TestRouterConfig(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r1 := b.router("r1", "tls:r1:1")
+		b.service("web")
+		r2 := b.router("r2")
+		_, err := b.api.Links.Create(t.Context(), ginnel.LinkSpec{A: "r2", B: "r1", Name: "x"})
+		b.must(err)
+		_, err = b.api.Terminators.Create(t.Context(), ginnel.Terminator{Service: "web", Router: "r1", Address: "tcp:127.0.0.1:80"})
+		b.must(err)
+		b.wait(time.Second)
+		first := r1.lastConfig()
+		if first == nil || len(first.GetTerminators()) != 1 || first.GetTerminators()[0].GetId() != "web@r1" {
+			t.Fatalf("config of r1: %v", first)
+		}
+		// r1 has no address: it is the one to dial, when it knows where.
+		if l := first.GetLinks(); len(l) != 1 || l[0].GetId() != "r1/r2/x" || !l[0].GetDial() || len(l[0].GetAddresses()) != 0 || l[0].GetStaticCost() != int64(ginnel.Unit) {
+			t.Errorf("links of r1: %v", l)
+		}
+		r2.hello = &wire.RouterHello{LinkAddresses: []string{"tls:r2:9", "nonsense"}}
+		b.must(r2.dial())
+		b.wait(time.Second)
+		second := r1.lastConfig()
+		if second == nil || second.GetRevision() <= first.GetRevision() {
+			t.Fatalf("config of r1 after an address changed: %v", second)
+		}
+		if l := second.GetLinks()[0]; !l.GetDial() || len(l.GetAddresses()) != 1 || l.GetAddresses()[0] != "tls:r2:9" {
+			t.Errorf("links of r1: %v", l)
+		}
+		// With an address of r1 the higher id dials.
+		r1.hello = &wire.RouterHello{LinkAddresses: []string{"tls:r1:9"}}
+		r1.conn().Close(nil)
+		b.wait(3 * time.Second)
+		if l := r1.lastConfig().GetLinks()[0]; l.GetDial() || len(l.GetAddresses()) != 0 {
+			t.Errorf("links of r1, which has an address: %v", l)
+		}
+		if l := r2.lastConfig().GetLinks()[0]; !l.GetDial() || l.GetAddresses()[0] != "tls:r1:9" {
+			t.Errorf("links of r2: %v", l)
+		}
+		// Nothing is sent again that has not changed.
+		b.c.configs.kick()
+		b.wait(time.Second)
+		if again := r1.lastConfig(); again != nil {
+			t.Errorf("sent again: %v", again)
+		}
+		b.must(b.api.Routers.Delete(t.Context(), "r2"))
+		b.wait(time.Second)
+		if third := r1.lastConfig(); third == nil || len(third.GetLinks()) != 0 || third.GetRevision()>>32 <= second.GetRevision()>>32 {
+			t.Errorf("after the peer was deleted: %v", third)
+		}
+	})
+}
+
+// Routers that share a group are linked. A group's link outlives a restart of
+// the controller, though it does not know the other's groups yet.
+func TestLinkGroups(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r1, r2, r3 := b.router("r1", "tls:r1:1"), b.router("r2"), b.router("r3")
+		in := func(groups ...string) *wire.RouterHello {
+			return &wire.RouterHello{LinkGroups: groups, LinkAddresses: []string{"tls:x:1"}}
+		}
+		r1.hello, r2.hello, r3.hello = in("g", "h", "g"), in("g"), in("other")
+		b.must(r2.dial())
+		b.must(r3.dial())
+		r1.conn().Close(nil)
+		b.wait(3 * time.Second)
+		if l := r1.lastConfig().GetLinks(); len(l) != 1 || l[0].GetId() != "r1/r2/0" {
+			t.Fatalf("links of r1: %v", l)
+		}
+		b.stop()
+		b.start()
+		b.wait(time.Second)
+		r1.report(&wire.State{Links: []*wire.LinkState{{Id: "r1/r2/0", Peer: "r2", Up: true}}})
+		b.wait(time.Second)
+		if l := r1.lastConfig().GetLinks(); len(l) != 1 {
+			t.Errorf("links of r1 after a restart: %v", l)
+		}
+		r2.hello = in("other")
+		b.must(r2.dial())
+		b.wait(time.Second)
+		if l := r1.lastConfig().GetLinks(); len(l) != 0 {
+			t.Errorf("links of r1 when r2 has left the group: %v", l)
+		}
+	})
+}
+
+func TestConfigPages(t *testing.T) {
+	var many []ginnel.Terminator
+	for range 1000 {
+		many = append(many, ginnel.Terminator{ID: "web@r1", Service: "web", Address: "tcp:some.name.example:8080"})
+	}
+	pages := configPages(nil, many)
+	n := 0
+	for _, p := range pages {
+		n += len(p.GetTerminators())
+		if proto.Size(p) > pageBytes {
+			t.Errorf("page of %d bytes", proto.Size(p))
+		}
+	}
+	if n != 1000 || len(pages) < 2 {
+		t.Errorf("%d terminators in %d pages", n, len(pages))
+	}
+}
+
+// ticket gives one end of a circuit as a router reports it.
+func (b *testbed) endpoint(circuit string, host bool, change func(*wire.Ticket)) *wire.EndpointState {
+	b.Helper()
+	ticket := &wire.Ticket{
+		Network: "acme", Circuit: circuit, Service: "web", Client: "alice", PeerRole: string(ginnel.RoleIdentity), Peer: "host",
+		Terminator: "t", Router: "r2", Revision: int64(b.store.View().Revision()), Issued: time.Now().UnixNano(),
+	}
+	if change != nil {
+		change(ticket)
+	}
+	signed, err := pki.SignTicket(b.holder.Load(), ticket)
+	b.must(err)
+	return &wire.EndpointState{Circuit: circuit, Generation: 1, Host: host, Ticket: signed, Path: []string{"r1", "r2"}, Links: []string{"r1/r2/0"}}
+}
+
+// inRevocations is a testbed where alice may dial web, which host hosts.
+func inRevocations(t *testing.T, test func(t *testing.T, b *testbed, r *testRouter, alice *pki.Credential)) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r := b.router("r1", "tls:r1:1")
+		b.service("web")
+		alice, host := b.identity("alice"), b.identity("host")
+		b.policy("dial", ginnel.DialPolicy, "@alice", "@web")
+		b.policy("bind", ginnel.BindPolicy, "@host", "@web")
+		r.report(&wire.State{
+			Terminators: []*wire.TerminatorState{b.bind(host, nil)},
+			Edges:       []*wire.EdgeState{edgeState(alice, 1), edgeState(host, 2)},
+			Endpoints:   []*wire.EndpointState{b.endpoint("c1", false, nil), b.endpoint("c1", true, nil)},
+		})
+		b.wait(3 * time.Second)
+		if got := take(r, (*wire.Message).GetRevoke); len(got) != 0 {
+			t.Fatalf("revoked though all is allowed: %v", got)
+		}
+		test(t, b, r, alice)
+	})
+}
+
+func edgeState(c *pki.Credential, connection uint64) *wire.EdgeState {
+	key := sha256.Sum256(c.Leaf.RawSubjectPublicKeyInfo)
+	return &wire.EdgeState{Identity: c.Self.ID, Process: "p", Connection: connection, Key: key[:]}
+}
+
+// wantRevoked waits 5 s for these revocations, in any order, and no others.
+func wantRevoked(t *testing.T, b *testbed, r *testRouter, want ...*wire.Revoke) {
+	t.Helper()
+	b.wait(4 * time.Second)
+	got := take(r, (*wire.Message).GetRevoke)
+	for _, w := range want {
+		if !slices.ContainsFunc(got, func(g *wire.Revoke) bool { return proto.Equal(g, w) }) {
+			t.Errorf("not revoked: %v", w)
+		}
+	}
+	for _, g := range got {
+		if !slices.ContainsFunc(want, func(w *wire.Revoke) bool { return proto.Equal(g, w) }) {
+			t.Errorf("revoked: %v", g)
+		}
+	}
+}
+
+func TestL105_IdentityDeleted(t *testing.T) {
+	inRevocations(t, func(t *testing.T, b *testbed, r *testRouter, _ *pki.Credential) {
+		r2 := b.router("r2")
+		b.must(r2.dial())
+		b.must(b.api.Identities.Delete(t.Context(), "alice"))
+		everything := &wire.Revoke{Identity: "alice"}
+		wantRevoked(t, b, r2, everything)
+		wantRevoked(t, b, r, everything,
+			&wire.Revoke{Identity: "alice", Service: "web"}, &wire.Revoke{Identity: "alice", Service: "web", Circuit: "c1"})
+	})
+}
+
+// What a policy alone allowed ends in 5 s (the controller's half of L45).
+func TestL45_PolicyRemoved(t *testing.T) {
+	inRevocations(t, func(t *testing.T, b *testbed, r *testRouter, _ *pki.Credential) {
+		b.must(b.api.Policies.Delete(t.Context(), "dial"))
+		wantRevoked(t, b, r, &wire.Revoke{Identity: "alice", Service: "web"}, &wire.Revoke{Identity: "alice", Service: "web", Circuit: "c1"})
+		b.policy("dial", ginnel.DialPolicy, "@alice", "@web")
+		wantRevoked(t, b, r)
+		b.must(b.api.Policies.Delete(t.Context(), "bind"))
+		wantRevoked(t, b, r, &wire.Revoke{Identity: "host", Service: "web", Bind: true}, &wire.Revoke{Identity: "alice", Service: "web", Circuit: "c1"})
+	})
+}
+
+// Rows are judged when they are reported, too: a router that was away hears it.
+func TestRevokedWhenReported(t *testing.T) {
+	inRevocations(t, func(t *testing.T, b *testbed, r *testRouter, alice *pki.Credential) {
+		old := b.credential(ginnel.RoleIdentity, "alice")
+		r.report(&wire.State{Edges: []*wire.EdgeState{edgeState(alice, 3), edgeState(old, 4)}})
+		wantRevoked(t, b, r, &wire.Revoke{Identity: "alice"})
+		r.report(&wire.State{Edges: []*wire.EdgeState{{Connection: 4, Removed: true}}})
+		wantRevoked(t, b, r)
+	})
+}
+
+// A controller that does not hear of its store refuses nothing.
+func TestStaleCacheRevokesNothing(t *testing.T) {
+	inRevocations(t, func(t *testing.T, b *testbed, r *testRouter, _ *pki.Credential) {
+		b.backend.SetDown(true)
+		b.wait(10 * time.Second)
+		stranger := b.credential(ginnel.RoleIdentity, "unknown")
+		r.report(&wire.State{Edges: []*wire.EdgeState{edgeState(stranger, 9)}})
+		wantRevoked(t, b, r)
+		if got := b.c.refusal(ginnel.Errorf(ginnel.NotAuthorized, "x")); got.Code != ginnel.Busy {
+			t.Errorf("refusal out of an old cache: %v", got)
+		}
+		b.backend.SetDown(false)
+		wantRevoked(t, b, r, &wire.Revoke{Identity: "unknown"})
+	})
+}
+
+func TestCircuitsShown(t *testing.T) {
+	inRevocations(t, func(t *testing.T, b *testbed, r *testRouter, _ *pki.Credential) {
+		list, err := b.api.Circuits.ListCircuits(t.Context())
+		b.must(err)
+		if len(list) != 1 || list[0].ID != "c1" || list[0].Client != "alice" || list[0].Service != "web" || len(list[0].Path) != 2 {
+			t.Errorf("circuits: %+v", list)
+		}
+		b.must(b.api.Circuits.DeleteCircuit(t.Context(), "c1"))
+		if got := take(r, (*wire.Message).GetRevoke); len(got) != 2 || got[0].GetCircuit() != "c1" {
+			t.Errorf("revoked: %v", got)
+		}
+		forged := b.endpoint("c2", false, nil)
+		forged.Ticket.Signature[5] ^= 1
+		r.report(&wire.State{Endpoints: []*wire.EndpointState{
+			{Circuit: "c1", Removed: true}, {Circuit: "c1", Host: true, Removed: true}, forged,
+			b.endpoint("c3", false, func(t *wire.Ticket) { t.Circuit = "c4" }),
+		}})
+		if n := b.c.fabric.circuitCount(); n != 0 {
+			t.Errorf("%d circuits left", n)
+		}
+	})
+}
+
+// query signs a request for services.
+func (b *testbed) query(c *pki.Credential, change func(*wire.ServiceQuery)) *wire.Message {
+	b.Helper()
+	q := &wire.ServiceQuery{Network: "acme", Router: "r1", Audience: &wire.Audience{
+		Controller: "c1", Boot: string(b.c.Boot()), Clock: time.Now().UnixNano(), Nonce: make([]byte, nonceSize),
+	}}
+	b.queries++
+	q.Audience.Nonce[0] = b.queries
+	if change != nil {
+		change(q)
+	}
+	signed, err := pki.Sign(c, wire.DomainServices, q)
+	b.must(err)
+	return &wire.Message{Body: &wire.Message_ServicesRequest{ServicesRequest: &wire.ServicesRequest{Query: signed, Identity: c.Self.ID, Edge: 1}}}
+}
+
+// lists gives the service lists that came for an edge connection.
+func (r *testRouter) lists() []*wire.ServiceList {
+	var all []*wire.ServiceList
+	for _, s := range take(r, (*wire.Message).GetServices) {
+		list := new(wire.ServiceList)
+		_, err := pki.OpenInto(s.GetPage(), wire.DomainServiceList, r.b.ca.Cert, time.Now(), list, ginnel.RoleController)
+		r.b.must(err)
+		all = append(all, list)
+	}
+	return all
+}
+
+func TestServices(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r := b.router("r1")
+		r.hello = &wire.RouterHello{EdgeAddress: "tls:r1:443"}
+		b.must(r.dial())
+		alice := b.identity("alice")
+		b.service("web")
+		b.service("secret")
+		_, err := r.request(b.query(alice, nil))
+		b.must(err)
+		if got := r.lists(); len(got) != 1 || len(got[0].GetServices()) != 0 || got[0].GetRouters()[0].GetAddress() != "tls:r1:443" {
+			t.Fatalf("at first: %v", got)
+		}
+		b.policy("dial", ginnel.DialPolicy, "@alice", "@web")
+		b.wait(time.Second)
+		got := r.lists()
+		if len(got) != 1 || got[0].GetSequence() != 2 || len(got[0].GetServices()) != 1 || !got[0].GetServices()[0].GetCanDial() || got[0].GetServices()[0].GetCanBind() {
+			t.Fatalf("with a policy: %v", got)
+		}
+		// What does not concern alice is not sent to her.
+		b.policy("other", ginnel.DialPolicy, "@bob", "@secret")
+		b.wait(time.Second)
+		if got := r.lists(); len(got) != 0 {
+			t.Errorf("sent again: %v", got)
+		}
+		r.report(&wire.State{Edges: []*wire.EdgeState{{Connection: 1, Removed: true}}})
+		b.must(b.api.Policies.Delete(t.Context(), "dial"))
+		b.wait(time.Second)
+		if got := r.lists(); len(got) != 0 {
+			t.Errorf("sent to an edge connection that is gone: %v", got)
+		}
+	})
+}
+
+// A signed request counts once, for one life of one controller, now, over the
+// router it names, for an identity that is enabled and has that key.
+func TestSignedRequests(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r := b.router("r1", "tls:r1:1")
+		alice := b.identity("alice")
+		for _, tt := range []struct {
+			name     string
+			signer   *pki.Credential
+			change   func(*wire.ServiceQuery)
+			audience bool // told what to sign for
+		}{
+			{"other controller", alice, func(q *wire.ServiceQuery) { q.Audience.Controller = "c2" }, true},
+			{"other life", alice, func(q *wire.ServiceQuery) { q.Audience.Boot = "before" }, true},
+			{"old", alice, func(q *wire.ServiceQuery) { q.Audience.Clock -= int64(clockWindow + time.Second) }, true},
+			{"of the future", alice, func(q *wire.ServiceQuery) { q.Audience.Clock += int64(clockWindow + time.Second) }, true},
+			{"no nonce", alice, func(q *wire.ServiceQuery) { q.Audience.Nonce = nil }, false},
+			{"other router", alice, func(q *wire.ServiceQuery) { q.Router = "r2" }, false},
+			{"other network", alice, func(q *wire.ServiceQuery) { q.Network = "x" }, false},
+			{"other key", b.credential(ginnel.RoleIdentity, "alice"), nil, false},
+			{"unknown", b.credential(ginnel.RoleIdentity, "bob"), nil, false},
+			{"a router", r.holder.Load(), nil, false},
+		} {
+			m := b.query(tt.signer, tt.change)
+			q := new(wire.ServiceQuery)
+			_, refused := b.c.verifyRequest(m.GetServicesRequest().GetQuery(), wire.DomainServices, "r1", q)
+			if ginnel.Code(refused.GetCode()) != ginnel.NotAuthenticated || (refused.GetAudience() != nil) != tt.audience {
+				t.Errorf("%s: %v", tt.name, refused)
+			}
+			if tt.audience && refused.GetAudience().GetBoot() != string(b.c.Boot()) {
+				t.Errorf("%s: audience %v", tt.name, refused.GetAudience())
+			}
+		}
+		m := b.query(alice, nil)
+		for n, want := range []bool{true, false} {
+			_, err := r.request(m)
+			if (err == nil) != want {
+				t.Errorf("request %d: %v", n+1, err)
+			}
+		}
+		b.wait(3 * clockWindow)
+		if _, err := r.request(m); err == nil {
+			t.Error("replayed later")
+		}
+		b.update(func(tx *store.Tx) error {
+			return tx.Identities().Put(ginnel.Identity{ID: "alice", Disabled: true, Key: alice.KeyHash()})
+		})
+		if _, err := r.request(b.query(alice, nil)); err == nil {
+			t.Error("disabled and served")
+		}
+	})
+}
