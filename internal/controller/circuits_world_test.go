@@ -69,7 +69,7 @@ func inCircuitWorld(t *testing.T, test func(t *testing.T, w *circuitWorld)) {
 	})
 }
 
-func newCircuitWorld(t *testing.T) *circuitWorld {
+func newCircuitWorld(t testing.TB) *circuitWorld {
 	t.Helper()
 	w := &circuitWorld{t: t, ids: make(map[string]*pki.Credential), nodes: make(map[ginnel.RouterID]*fakeRouter)}
 	var err error
