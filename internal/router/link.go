@@ -4,6 +4,7 @@
 package router
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -23,7 +24,10 @@ type link struct {
 	number     uint64 // this router's; never given twice
 	connection uint64 // the deciding end's number of it
 
-	state *wire.LinkState // under links.mu; replaced, never changed
+	port *port // of circuits, set before the first frame
+
+	state    *wire.LinkState // under links.mu; replaced, never changed
+	smoothed atomic.Int64    // round trip in ns; 0: not measured
 
 	// Of the reading goroutine.
 	rtt       path.RTT
@@ -47,6 +51,7 @@ func (l *link) sample(s transport.Sample) {
 		return
 	}
 	smoothed := l.rtt.Add(s.RTT)
+	l.smoothed.Store(int64(smoothed))
 	if l.published.Offer(time.Now(), smoothed) {
 		l.ls.measured(l, smoothed)
 	}

@@ -1,0 +1,255 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"sync"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// detachTime is how long an attached host may be without its edge connection.
+const detachTime = 60 * time.Second
+
+// endpoints knows the ends of circuits that are at this router or behind its edge
+// connections, from their first frame on, and reports them. Its methods may be
+// called from any goroutine and never wait.
+type endpoints struct {
+	c *circuits
+
+	mu       sync.Mutex
+	ends     map[endKey]*end
+	attached map[string]int // ends that an SDK attached, by edge peer
+}
+
+type endKey struct {
+	circuit ginnel.CircuitID
+	host    bool
+}
+
+// end is one end of a circuit.
+type end struct {
+	endKey
+	generation uint32
+	row        *row    // by which it is reached; nil: by none for now
+	hosted     *hosted // it is in this router; nil: it is behind an edge connection
+	peer       string  // of that edge connection
+	ticket     *wire.Signed
+	facts      *wire.Ticket
+	path       []string
+	links      []string
+	attach     *wire.Signed // nil: it was not attached
+	sequence   uint64       // of attach
+	up, down   uint64       // bytes of rows before
+}
+
+func (es *endpoints) init(c *circuits) {
+	es.c = c
+	es.ends = make(map[endKey]*end)
+	es.attached = make(map[string]int)
+}
+
+// used notes that a row is in use: it is the way to its ends from now on.
+func (es *endpoints) used(r *row) {
+	if r.role == nil {
+		return
+	}
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if r.role.client {
+		es.moveLocked(r, endKey{r.circuit, false}, r.sides[0].edge, nil)
+	}
+	if r.role.host {
+		peer := ""
+		if r.sides[1] != nil {
+			peer = r.sides[1].edge
+		}
+		es.moveLocked(r, endKey{r.circuit, true}, peer, r.host)
+	}
+}
+
+// moveLocked makes a row the way to an end.
+func (es *endpoints) moveLocked(r *row, key endKey, peer string, h *hosted) {
+	e := es.ends[key]
+	switch {
+	case e == nil:
+		e = &end{endKey: key, ticket: r.role.ticket, facts: r.role.facts}
+		es.ends[key] = e
+	case e.row != nil && e.generation >= r.generation:
+		return
+	default:
+		e.leave()
+	}
+	e.generation, e.row, e.hosted = r.generation, r, h
+	e.path, e.links = r.role.path, r.role.links
+	if e.peer != peer {
+		es.unattachLocked(e)
+		e.peer = peer
+	}
+	es.reportLocked(e)
+}
+
+// leave takes the row's bytes over.
+func (e *end) leave() {
+	if e.row != nil {
+		up, down := e.row.bytes()
+		e.up, e.down, e.row = e.up+up, e.down+down, nil
+	}
+}
+
+// unattachLocked forgets that the end was attached.
+func (es *endpoints) unattachLocked(e *end) {
+	if e.attach == nil {
+		return
+	}
+	e.attach, e.sequence = nil, 0
+	if es.attached[e.peer]--; es.attached[e.peer] == 0 {
+		delete(es.attached, e.peer)
+	}
+}
+
+// cleared takes a row away. Its ends go with it, but for those that can still be
+// found: in this router, or attached over a connection that lives.
+func (es *endpoints) cleared(r *row) {
+	es.eachOf(r, func(e *end) {
+		e.leave()
+		if e.hosted == nil && (e.attach == nil || es.c.r.edge.at(e.peer) == nil) {
+			es.removeLocked(e)
+		}
+	})
+}
+
+// over takes the ends of a row away whose circuit has ended.
+func (es *endpoints) over(r *row) { es.eachOf(r, es.removeLocked) }
+
+// eachOf calls do, under the lock, with the ends that are reached by a row.
+func (es *endpoints) eachOf(r *row, do func(*end)) {
+	if r.role == nil {
+		return
+	}
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	for _, host := range []bool{false, true} {
+		if e := es.ends[endKey{r.circuit, host}]; e != nil && e.row == r {
+			do(e)
+		}
+	}
+}
+
+// hostEnded takes the end of a circuit away that was hosted here.
+func (es *endpoints) hostEnded(h *hosted) {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if e := es.ends[endKey{h.circuit, true}]; e != nil && e.hosted == h {
+		es.removeLocked(e)
+	}
+}
+
+func (es *endpoints) removeLocked(e *end) {
+	e.leave()
+	delete(es.ends, e.endKey)
+	es.unattachLocked(e)
+	s := e.state()
+	s.Removed = true
+	es.c.r.report.endpoint(s)
+}
+
+func (es *endpoints) reportLocked(e *end) { es.c.r.report.endpoint(e.state()) }
+
+func (e *end) state() *wire.EndpointState {
+	up, down := e.up, e.down
+	if e.row != nil {
+		u, d := e.row.bytes()
+		up, down = up+u, down+d
+	}
+	s := &wire.EndpointState{
+		Circuit: string(e.circuit), Generation: e.generation, Host: e.host, Ticket: e.ticket, Attach: e.attach,
+		Path: e.path, Links: e.links, BytesSent: up, BytesReceived: down,
+	}
+	if e.host {
+		s.BytesSent, s.BytesReceived = down, up
+	}
+	return s
+}
+
+// attach notes that the host's end of a circuit is behind an edge connection.
+func (es *endpoints) attach(ec *edgeConn, signed *wire.Signed, a *wire.Attach, ticket *wire.Ticket) *ginnel.DialError {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	key := endKey{ginnel.CircuitID(ticket.GetCircuit()), true}
+	e := es.ends[key]
+	switch {
+	case e != nil && e.hosted != nil:
+		return ginnel.Errorf(ginnel.NotAuthenticated, "circuit %s is hosted by a router", key.circuit)
+	case e != nil && e.attach != nil && e.sequence >= a.GetSequence():
+		return ginnel.Errorf(ginnel.StaleGeneration, "circuit %s: attach %d stands, %d is asked for", key.circuit, e.sequence, a.GetSequence())
+	case es.attached[ec.peer] >= maxAttached:
+		return ginnel.Errorf(ginnel.Busy, "router %s: %d circuits are attached over this connection", es.c.r.id, maxAttached)
+	case e == nil:
+		e = &end{endKey: key}
+		es.ends[key] = e
+	}
+	es.unattachLocked(e)
+	es.attached[ec.peer]++
+	e.ticket, e.facts = a.GetTicket(), ticket
+	e.attach, e.sequence, e.peer = signed, a.GetSequence(), ec.peer
+	es.reportLocked(e)
+	return nil
+}
+
+// detach waits for an SDK that attached ends here to come back, and takes them
+// away if it does not.
+func (es *endpoints) detach(ec *edgeConn) {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if es.attached[ec.peer] == 0 {
+		return
+	}
+	time.AfterFunc(detachTime, func() {
+		es.mu.Lock()
+		defer es.mu.Unlock()
+		if es.c.r.edge.at(ec.peer) != nil {
+			return
+		}
+		for _, e := range es.ends {
+			if e.peer == ec.peer && e.attach != nil && e.row == nil {
+				es.removeLocked(e)
+			}
+		}
+	})
+}
+
+// hostPeer gives the edge peer behind which the host's end of a circuit is.
+func (es *endpoints) hostPeer(circuit ginnel.CircuitID) string {
+	return es.peerOf(endKey{circuit, true})
+}
+
+// clientPeer gives the edge peer behind which the client's end of a circuit is.
+func (es *endpoints) clientPeer(circuit ginnel.CircuitID) string {
+	return es.peerOf(endKey{circuit, false})
+}
+
+func (es *endpoints) peerOf(key endKey) string {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if e := es.ends[key]; e != nil {
+		return e.peer
+	}
+	return ""
+}
+
+// matching gives the ends of circuits for which match holds.
+func (es *endpoints) matching(match func(*end) bool) []end {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	var list []end
+	for _, e := range es.ends {
+		if match(e) {
+			list = append(list, *e)
+		}
+	}
+	return list
+}

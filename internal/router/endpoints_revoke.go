@@ -1,0 +1,53 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// revoke ends what a controller says that it may no longer be: a circuit, what
+// an identity dialed or hosts of a service, or all that an identity has here. To
+// do it twice changes nothing.
+func (c *circuits) revoke(v *wire.Revoke) {
+	identity, service := v.GetIdentity(), v.GetService()
+	switch {
+	case v.GetCircuit() != "":
+		c.revokeEnds(func(e *end) bool { return e.circuit == ginnel.CircuitID(v.GetCircuit()) })
+	case identity == "":
+	case service == "":
+		c.revokeEnds(func(e *end) bool { return e.facts.GetClient() == identity || e.hostedBy(identity) })
+		for _, ec := range c.r.edge.of(ginnel.IdentityID(identity)) {
+			ec.conn.Close(ginnel.Revoked)
+		}
+	case v.GetBind():
+		for _, ec := range c.r.edge.of(ginnel.IdentityID(identity)) {
+			c.terms.unbindAll(ec, ginnel.ServiceID(service))
+		}
+		c.revokeEnds(func(e *end) bool { return e.facts.GetService() == service && e.hostedBy(identity) })
+	default:
+		c.revokeEnds(func(e *end) bool { return e.facts.GetService() == service && e.facts.GetClient() == identity })
+	}
+}
+
+// hostedBy reports whether an identity is the circuit's host.
+func (e *end) hostedBy(identity string) bool {
+	return ginnel.Role(e.facts.GetPeerRole()) == ginnel.RoleIdentity && e.facts.GetPeer() == identity
+}
+
+func (c *circuits) revokeEnds(match func(*end) bool) {
+	now := time.Now()
+	for _, e := range c.endpoints.matching(match) {
+		c.r.log.Info("circuit revoked", "circuit_id", string(e.circuit), "identity", e.facts.GetClient(), "service", e.facts.GetService())
+		switch {
+		case e.hosted != nil:
+			e.hosted.reset(ginnel.Revoked, "the circuit is no longer allowed")
+		case e.row != nil:
+			e.row.reset(now, nil, ginnel.Revoked, "the circuit is no longer allowed")
+		}
+	}
+}

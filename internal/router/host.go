@@ -1,0 +1,181 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/endpoint"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// setUp begins what the egress does before it answers a Route: on a goroutine of
+// its own it connects, or asks the hosting SDK. That ends with the row.
+func (c *circuits) setUp(rt *routing, r *row) {
+	m := &wire.RouteConnecting{Circuit: string(r.circuit), Generation: r.generation}
+	// Who does not hear it does not hear the answer either.
+	_ = rt.ch.conn.Notify(&wire.Message{Body: &wire.Message_RouteConnecting{RouteConnecting: m}})
+	if rt.host != nil && rt.route.GetEgress().GetResume() {
+		c.finish(rt, r, nil, rt.host.newPath(r))
+		return
+	}
+	if rt.host != nil {
+		rt.host.row = r
+		c.mu.Lock()
+		c.hosted[r.circuit] = rt.host
+		c.mu.Unlock()
+	}
+	limit := remaining(rt.route.GetEgress().GetConnectMs(), connectTime)
+	ctx, cancel := context.WithTimeout(c.r.ctx, limit)
+	r.cancel = cancel
+	c.r.running.Go(func() {
+		defer cancel()
+		var early []byte
+		var err error
+		if rt.host != nil {
+			early, err = rt.connect(ctx, r)
+		} else {
+			early, err = rt.ask(ctx, r)
+		}
+		c.finish(rt, r, early, err)
+		c.post(setUpOver{r})
+	})
+}
+
+// finish answers the Route of an egress; a row that came to nothing goes.
+func (c *circuits) finish(rt *routing, r *row, early []byte, err error) {
+	if err == nil {
+		rt.succeed(early)
+		return
+	}
+	d, ok := errors.AsType[*ginnel.DialError](err)
+	if !ok {
+		code, known := errors.AsType[ginnel.Code](err)
+		if !known {
+			code = ginnel.RouterErrGeneric
+		}
+		d = ginnel.Errorf(code, "router %s: %v", c.r.id, err)
+	}
+	rt.fail(d)
+	c.post(takenBack{r})
+}
+
+// connect makes the connection of a terminator of this router, then takes up
+// the client's handshake. It gives the host's first bytes.
+func (rt *routing) connect(ctx context.Context, r *row) ([]byte, error) {
+	c, h := rt.c, rt.host
+	ticket, err := rt.admit()
+	if err != nil {
+		c.unhost(h)
+		return nil, err
+	}
+	conn, err := c.r.net.Dial(ctx, h.term.address.HostPort())
+	if err != nil {
+		c.unhost(h)
+		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.terms.failed(h.term)
+		}
+		return nil, ginnel.Errorf(connectCode(ctx, err), "router %s: terminator %s: %v", c.r.id, h.term.id, err)
+	}
+	circuit, flight, err := h.begin(r, ticket, rt.route.GetEgress())
+	if err != nil {
+		c.unhost(h)
+		abort(conn)
+		return nil, err
+	}
+	c.terms.opened(h.term)
+	c.r.running.Go(func() {
+		splice(conn, circuit)
+		c.terms.closed(h.term)
+	})
+	return flight, nil
+}
+
+// admit verifies the ticket: it must bring the circuit to this router, at this
+// terminator.
+func (rt *routing) admit() (*wire.Ticket, error) {
+	c, e := rt.c, rt.route.GetEgress()
+	ticket, err := pki.OpenTicket(e.GetTicket(), c.r.self.held().Load().CA, time.Now())
+	if err == nil {
+		self := ginnel.Peer{Role: ginnel.RoleRouter, ID: string(c.r.id)}
+		err = pki.CheckTicketForPeer(ticket, c.r.netID, self, func(id ginnel.TerminatorID) bool {
+			return id == rt.term.id && c.terms.has(rt.term)
+		})
+	}
+	if err == nil && ticket.GetCircuit() != rt.route.GetCircuit() {
+		err = fmt.Errorf("%w: circuit %q", pki.ErrTicket, ticket.GetCircuit())
+	}
+	if err != nil {
+		return nil, ginnel.Errorf(ginnel.NotAuthenticated, "router %s: %v", c.r.id, err)
+	}
+	return ticket, nil
+}
+
+// begin takes up the client's handshake and gives the circuit its path.
+func (h *hosted) begin(r *row, ticket *wire.Ticket, e *wire.Egress) (*endpoint.Conn, []byte, error) {
+	c := h.c
+	cfg := endpoint.Config{
+		Budget: c.budget, Slabs: c.slabs, Circuit: h.circuit,
+		Ended: func(error) { h.ended() },
+	}
+	server := c.server()
+	local, remote := endpoint.Addr(ticket.GetService()), endpoint.Addr(ticket.GetClient())
+	host := endpoint.NewHost(cfg, server.Config(ticket), e.GetEarly(), local, remote)
+	flight, err := host.Flight()
+	if err != nil {
+		err = ginnel.Errorf(ginnel.NotAuthenticated, "router %s: the client's first bytes: %v", c.r.id, err)
+		host.Fail(err)
+		return nil, nil, err
+	}
+	conn, err := h.up(host, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, flight, nil
+}
+
+// server gives what shows this router's certificate inside circuits.
+func (c *circuits) server() *pki.CircuitServer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shown == nil {
+		c.shown = pki.NewCircuitServer(c.r.self.held(), time.Now)
+	}
+	return c.shown
+}
+
+// unhost forgets a circuit that did not come about, or is over.
+func (c *circuits) unhost(h *hosted) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hosted[h.circuit] == h {
+		delete(c.hosted, h.circuit)
+	}
+}
+
+// ended takes the end of the stream: nothing of it is left.
+func (h *hosted) ended() {
+	h.mu.Lock()
+	r := h.row
+	h.mu.Unlock()
+	h.c.unhost(h)
+	if r != nil {
+		r.end()
+	}
+	h.c.endpoints.hostEnded(h)
+}
+
+// abort closes a connection so that its other end sees a reset.
+func abort(conn net.Conn) {
+	if t, ok := conn.(interface{ SetLinger(sec int) error }); ok {
+		_ = t.SetLinger(0)
+	}
+	_ = conn.Close()
+}

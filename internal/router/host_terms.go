@@ -1,0 +1,199 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"sync"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/terminator"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// term is a terminator at this router: one that the router connects itself, or
+// one that an SDK has bound over an edge connection. What is not marked otherwise
+// does not change.
+type term struct {
+	id      ginnel.TerminatorID
+	service ginnel.ServiceID
+	address ginnel.Address    // empty: conn is set
+	conn    *edgeConn         // of the host; nil: address is set
+	bind    *wire.Signed      // of the host
+	host    ginnel.IdentityID // likewise
+
+	dynamic terminator.Dynamic // under terms.mu
+}
+
+// terms holds the terminators of this router and reports what they cost. Its
+// methods may be called from any goroutine and never wait.
+type terms struct {
+	c *circuits
+
+	mu   sync.Mutex
+	byID map[ginnel.TerminatorID]*term
+	open map[ginnel.CircuitID]*tally
+}
+
+// tally counts the rows by which one circuit is behind a terminator of an SDK.
+// All are under terms.mu.
+type tally struct {
+	term *term
+	rows map[*row]struct{}
+}
+
+func (ts *terms) init(c *circuits) {
+	ts.c = c
+	ts.byID = make(map[ginnel.TerminatorID]*term)
+	ts.open = make(map[ginnel.CircuitID]*tally)
+}
+
+// get gives a terminator; nil: there is none.
+func (ts *terms) get(id ginnel.TerminatorID) *term {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.byID[id]
+}
+
+// has reports whether t is a terminator now.
+func (ts *terms) has(t *term) bool { return ts.get(t.id) == t }
+
+// configure takes what is to be hosted. Called in order of revisions; must not wait.
+func (c *circuits) configure(cfg *wire.RouterConfig) {
+	ts := &c.terms
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	wanted := make(map[ginnel.TerminatorID]*wire.HostedTerminator)
+	for _, h := range cfg.GetTerminators() {
+		wanted[ginnel.TerminatorID(h.GetId())] = h
+	}
+	for id, t := range ts.byID {
+		h := wanted[id]
+		switch {
+		case t.conn != nil:
+		case h == nil:
+			ts.removeLocked(t)
+		case h.GetAddress() == string(t.address) && h.GetService() == string(t.service):
+			delete(wanted, id)
+		}
+	}
+	for id, h := range wanted {
+		t := &term{id: id, service: ginnel.ServiceID(h.GetService()), address: ginnel.Address(h.GetAddress())}
+		ts.byID[id] = t
+		ts.reportLocked(t)
+	}
+}
+
+// bind takes a terminator of an SDK; false: it is another's.
+func (ts *terms) bind(t *term) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	old := ts.byID[t.id]
+	if old != nil && (old.conn == nil || old.host != t.host) {
+		return false
+	}
+	if old != nil {
+		t.dynamic = old.dynamic
+	}
+	ts.byID[t.id] = t
+	ts.reportLocked(t)
+	return true
+}
+
+// unbind takes a terminator of an SDK away, if it is that of the connection.
+func (ts *terms) unbind(id ginnel.TerminatorID, ec *edgeConn) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.byID[id]; t != nil && t.conn == ec {
+		ts.removeLocked(t)
+	}
+}
+
+// unbindAll takes away what an edge connection has bound, of one service or,
+// when that is empty, of all.
+func (ts *terms) unbindAll(ec *edgeConn, service ginnel.ServiceID) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, t := range ts.byID {
+		if t.conn == ec && (service == "" || service == t.service) {
+			ts.removeLocked(t)
+		}
+	}
+}
+
+func (ts *terms) removeLocked(t *term) {
+	delete(ts.byID, t.id)
+	ts.c.r.report.terminator(&wire.TerminatorState{Id: string(t.id), Removed: true})
+}
+
+func (ts *terms) reportLocked(t *term) {
+	if ts.byID[t.id] != t {
+		return
+	}
+	load := t.dynamic.Load(time.Now())
+	ts.c.r.report.terminator(&wire.TerminatorState{
+		Id: string(t.id), Bind: t.bind, Host: string(t.host),
+		Circuits: uint32(load.Circuits), FailureCost: int64(load.FailureCost),
+	})
+}
+
+// opened counts a connection that was made.
+func (ts *terms) opened(t *term) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t.dynamic.Opened(time.Now())
+	ts.reportLocked(t)
+}
+
+// closed counts the end of a circuit that was opened.
+func (ts *terms) closed(t *term) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t.dynamic.Closed()
+	ts.reportLocked(t)
+}
+
+// failed counts a connection that could not be made.
+func (ts *terms) failed(t *term) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t.dynamic.Failed(time.Now())
+	ts.reportLocked(t)
+}
+
+// behind counts a row of a circuit at an SDK's terminator; the first one opens it.
+func (ts *terms) behind(t *term, r *row) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if r.over.Load() { // it went before the answer came
+		return
+	}
+	y := ts.open[r.circuit]
+	if y == nil {
+		y = &tally{term: t, rows: make(map[*row]struct{})}
+		ts.open[r.circuit] = y
+		t.dynamic.Opened(time.Now())
+		ts.reportLocked(t)
+	}
+	y.rows[r] = struct{}{}
+}
+
+// over takes a row out; the last one of a circuit closes it.
+func (ts *terms) over(r *row) {
+	if r.role == nil || !r.role.host || r.host != nil {
+		return
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	y := ts.open[r.circuit]
+	if y == nil {
+		return
+	}
+	delete(y.rows, r)
+	if len(y.rows) == 0 {
+		delete(ts.open, r.circuit)
+		y.term.dynamic.Closed()
+		ts.reportLocked(y.term)
+	}
+}
