@@ -143,6 +143,14 @@ func decodeConfig(text []byte) (c Config, err error) {
 	if err := d.Decode(&Config{}); !errors.Is(err, io.EOF) {
 		return Config{}, errors.New("more than one document")
 	}
+	// What is there without a value ("dialer:") was cleared, and means the default.
+	if c.Groups == nil {
+		c.Groups = DefaultConfig().Groups
+	}
+	if reflect.ValueOf(c.Dialer).IsZero() {
+		c.Dialer = dialer.Defaults()
+		c.Dialer.Groups = nil
+	}
 	if c.Dialer.Groups == nil {
 		c.Dialer.Groups = c.Groups
 	}
