@@ -22,6 +22,7 @@ func (cs *circuits) sendRoute(s *setup, a circuit.SendRoute) *circuit.SendFailed
 		}
 	}
 	if err := s.attempt.over[a.Position].send(s.route(a)); err != nil {
+		cs.labels.unsent(s.attempt.over, s.attempt.labels, a.Position, a.Deadline.Add(labelRest))
 		return &circuit.SendFailed{Router: a.Router, Generation: a.Generation, Err: notSent(a.Router, err)}
 	}
 	s.routed[routeKey{a.Router, a.Generation}] = struct{}{}
@@ -53,7 +54,7 @@ func (cs *circuits) prepare(s *setup, a circuit.SendRoute) (ginnel.RouterID, *gi
 	if err != nil {
 		return a.Router, ginnel.Errorf(ginnel.RouterErrGeneric, "%v", err)
 	}
-	rows, short := cs.labels.take(over)
+	rows, short := cs.labels.take(time.Now(), over)
 	if short != "" {
 		return short, ginnel.Errorf(ginnel.RouterErrResourcesNotAvailable, "router %s has granted no label that is left", short)
 	}

@@ -242,6 +242,19 @@ func TestL33_SendFailsAtOnce(t *testing.T) {
 				}
 				w.wantRows()
 				w.wantIdle()
+
+				// However often that is tried, nothing is used up for good.
+				for range 4 {
+					w.nodes["A"].grant(200) // as it does for those that it saw
+					for range 200 {
+						w.dial(nil).failure(tc.code)
+					}
+					time.Sleep(labelRest + 10*time.Second)
+				}
+				w.nodes["B"].mu.Lock()
+				w.nodes["B"].broken = nil
+				w.nodes["B"].mu.Unlock()
+				w.dial(nil).response()
 			})
 		})
 	}
