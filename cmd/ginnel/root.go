@@ -31,6 +31,7 @@ func newRootCmd() *cobra.Command {
 		newControllerCmd(),
 		newRouterCmd(), newLinkCmd(), newIdentityCmd(), newServiceCmd(), newTerminatorCmd(), newPolicyCmd(),
 		newCircuitCmd(), newDialerCmd(), newPathCmd(),
+		newPerfCmd(),
 		newVersionCmd(),
 	)
 	root.InitDefaultHelpCmd()

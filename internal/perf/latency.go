@@ -23,6 +23,9 @@ type Bound struct {
 // maxSamples ends every measurement, so that its memory has an end too.
 const maxSamples = 1 << 20
 
+// MaxDuration bounds what is measured in one go; a Server bounds it too.
+const MaxDuration = maxLife / 2
+
 // count gives the number of samples that may be taken at most.
 func (b Bound) count() (int, error) {
 	switch {

@@ -78,9 +78,11 @@ func TestPushTellsWhatHasArrived(t *testing.T) {
 
 func TestPushRefuses(t *testing.T) {
 	for name, load := range map[string]Load{
-		"nothing":  {},
-		"negative": {Up: 2, Down: -1},
-		"too many": {Up: MaxStreams, Down: 1},
+		"nothing":  {Duration: brief},
+		"negative": {Up: 2, Down: -1, Duration: brief},
+		"too many": {Up: MaxStreams, Down: 1, Duration: brief},
+		"no time":  {Up: 1},
+		"too long": {Up: 1, Duration: MaxDuration + 1},
 	} {
 		if _, err := Push(t.Context(), nil, load); err == nil {
 			t.Errorf("%s: no error", name)

@@ -63,6 +63,9 @@ func Push(ctx context.Context, dial Dial, load Load) (Throughput, error) {
 	if n := load.Up + load.Down; load.Up < 0 || load.Down < 0 || n == 0 || n > MaxStreams {
 		return Throughput{}, fmt.Errorf("%d streams up and %d down: want 1 to %d together", load.Up, load.Down, MaxStreams)
 	}
+	if load.Duration <= 0 || load.Duration > MaxDuration {
+		return Throughput{}, fmt.Errorf("a load of %s: want more than 0 and at most %s", load.Duration, MaxDuration)
+	}
 	streams, err := openStreams(ctx, dial, load)
 	defer func() {
 		for _, s := range streams {

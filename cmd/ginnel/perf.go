@@ -1,0 +1,327 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ginnel/ginnel/internal/perf"
+	"github.com/ginnel/ginnel/sdk"
+)
+
+const perfHelp = `Measure a network with a load of your own: a server at the far end, a client at
+the near one, and what you want to know between them.
+
+  ginnel perf server --listen 127.0.0.1:7000        behind a terminator tcp:127.0.0.1:7000
+  ginnel perf client --address 127.0.0.1:8081       through a tunneler's proxy
+
+  ginnel perf server --service perf --identity bob.json
+  ginnel perf client --service perf --identity alice.json`
+
+func newPerfCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "perf", Short: "Measure throughput, latency and connection rate", Long: perfHelp}
+	cmd.AddCommand(newPerfServerCmd(), newPerfClientCmd(), newPerfRelayCmd())
+	return cmd
+}
+
+// identityEnv names the identity file of commands that are not given one.
+const identityEnv = "GINNEL_IDENTITY"
+
+// perfService adds the flags of the ends that use the SDK.
+func perfService(cmd *cobra.Command) (service, identity *string) {
+	service = cmd.Flags().String("service", "", "the service, in place of an address")
+	identity = cmd.Flags().String("identity", "", "identity file (default $"+identityEnv+")")
+	return service, identity
+}
+
+// perfMember is the SDK of the identity in a file.
+func perfMember(cmd *cobra.Command, file string) (*sdk.Client, error) {
+	if file = cmp.Or(file, os.Getenv(identityEnv)); file == "" {
+		return nil, withHint(usagef("no identity named"), "give --identity FILE or set "+identityEnv)
+	}
+	identity, err := sdk.LoadIdentity(file)
+	if err != nil {
+		return nil, err
+	}
+	return sdk.New(identity, sdk.Options{Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
+}
+
+func newPerfServerCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "server [--listen HOST:PORT | --service NAME --identity FILE]",
+		Short:   "Answer the clients that measure, until interrupted",
+		Example: "  ginnel perf server --listen 127.0.0.1:7000",
+		Args:    cobra.NoArgs,
+	}
+	listen := cmd.Flags().String("listen", "127.0.0.1:0", "HOST:PORT; anyone who reaches it can make it busy")
+	service, identity := perfService(cmd)
+	child := childFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, stop := childContext(cmd, *child)
+		defer stop()
+		if *service == "" {
+			return servePerf(ctx, cmd, *listen, perf.Serve)
+		}
+		if cmd.Flags().Changed("listen") {
+			return usagef("give either --listen or --service")
+		}
+		client, err := perfMember(cmd, *identity)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = client.Close() }()
+		listener, err := client.Listen(*service, sdk.ListenOptions{Backlog: perf.MaxInFlight})
+		if err != nil {
+			return err
+		}
+		if err := said(cmd, struct {
+			Service string `json:"service"`
+		}{*service}, "perf server of service "+*service); err != nil {
+			return err
+		}
+		return perf.Serve(ctx, listener)
+	}
+	return cmd
+}
+
+// servePerf listens, says where, and serves.
+func servePerf(ctx context.Context, cmd *cobra.Command, listen string, serve func(context.Context, net.Listener) error) error {
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	address := listener.Addr().String()
+	if err := said(cmd, perf.Ready{Address: address}, "listening on "+address); err != nil {
+		return err
+	}
+	return serve(ctx, listener)
+}
+
+// childFlag is for the processes of a bench: they must not outlive it.
+func childFlag(cmd *cobra.Command) *bool {
+	child := cmd.Flags().Bool("child", false, "end with standard input")
+	_ = cmd.Flags().MarkHidden("child") // the flag is there
+	return child
+}
+
+// childContext ends, for a child, with standard input too.
+func childContext(cmd *cobra.Command, child bool) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(cmd.Context())
+	if child {
+		go func() {
+			_, _ = io.Copy(io.Discard, cmd.InOrStdin())
+			cancel()
+		}()
+	}
+	return ctx, cancel
+}
+
+// perfKinds is what a client can measure, in the order of measurement.
+func perfKinds() []string { return []string{"up", "down", "both", "echo", "connect", "rate"} }
+
+const perfClientHelp = `Measure, against a perf server that an address or a service leads to:
+
+  up, down, both   throughput of --streams connections, counted where bytes arrive
+  echo             round trips of --size bytes on one connection
+  connect          new connections one at a time, each to the server's first byte
+  rate             new connections, --in-flight at a time`
+
+func newPerfClientCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "client (--address HOST:PORT | --service NAME --identity FILE)",
+		Short:   "Measure the way to a perf server",
+		Long:    perfClientHelp,
+		Example: "  ginnel perf client --address 127.0.0.1:8081 --only up,connect --streams 8",
+		Args:    cobra.NoArgs,
+	}
+	var c perfClient
+	flags := cmd.Flags()
+	address := flags.String("address", "", "HOST:PORT of a perf server, or of a proxy that leads to one")
+	service, identity := perfService(cmd)
+	only := flags.StringSlice("only", perfKinds(), "what to measure")
+	flags.IntVar(&c.streams, "streams", 1, "connections of up, down and both, in each direction")
+	flags.DurationVar(&c.duration, "duration", 3*time.Second, "how long each measurement takes")
+	flags.IntVar(&c.size, "size", 1, "bytes of an echo")
+	flags.IntVar(&c.inFlight, "in-flight", 32, "connections of rate at the same time")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		for _, kind := range *only {
+			if !slices.Contains(perfKinds(), kind) {
+				return withHint(usagef("--only %q", kind), "one of "+strings.Join(perfKinds(), ", "))
+			}
+		}
+		switch {
+		case (*address == "") == (*service == ""):
+			return usagef("give either --address or --service")
+		case c.check() != nil:
+			return usageError{c.check()}
+		case *service != "":
+			client, err := perfMember(cmd, *identity)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = client.Close() }()
+			c.dial = func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, *service) }
+		default:
+			c.dial = dialTCP(*address)
+		}
+		return c.run(cmd, *only)
+	}
+	return cmd
+}
+
+func dialTCP(address string) perf.Dial {
+	return func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", address) }
+}
+
+// perfClient is what a client is to measure.
+type perfClient struct {
+	dial     perf.Dial
+	streams  int
+	duration time.Duration
+	size     int
+	inFlight int
+}
+
+func (c perfClient) check() error {
+	const streams = perf.MaxStreams / 2 // both needs them twice
+	switch {
+	case c.streams < 1 || c.streams > streams:
+		return fmt.Errorf("--streams %d: want 1 to %d", c.streams, streams)
+	case c.duration <= 0 || c.duration > perf.MaxDuration:
+		return fmt.Errorf("--duration %s: want more than 0 and at most %s", c.duration, perf.MaxDuration)
+	case c.size < 1 || c.size > perf.MaxEcho:
+		return fmt.Errorf("--size %d: want 1 to %d", c.size, perf.MaxEcho)
+	case c.inFlight < 1 || c.inFlight > perf.MaxInFlight:
+		return fmt.Errorf("--in-flight %d: want 1 to %d", c.inFlight, perf.MaxInFlight)
+	}
+	return nil
+}
+
+// perfResult is one measurement; what does not belong to it is nil.
+type perfResult struct {
+	Measure     string             `json:"measure"`
+	Up          *perf.Flow         `json:"up,omitempty"`
+	Down        *perf.Flow         `json:"down,omitempty"`
+	Trip        *perf.Distribution `json:"trip,omitempty"`
+	Connections *perf.Connections  `json:"connections,omitempty"`
+}
+
+func (c perfClient) run(cmd *cobra.Command, kinds []string) error {
+	var results []perfResult
+	for _, kind := range kinds {
+		r, err := c.measure(cmd.Context(), kind, liveOf(cmd))
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", kind, err)
+		}
+		if wantJSON(cmd) {
+			if err := printJSON(cmd, r); err != nil {
+				return err
+			}
+		}
+		results = append(results, r)
+	}
+	if wantJSON(cmd) {
+		return nil
+	}
+	return printList(cmd, results, perfColumns())
+}
+
+func (c perfClient) measure(ctx context.Context, kind string, live live) (perfResult, error) {
+	defer live.clear()
+	live.say(kind)
+	r := perfResult{Measure: kind}
+	bound := perf.Bound{Duration: c.duration}
+	switch kind {
+	case "echo":
+		trip, err := perf.Echo(ctx, c.dial, c.size, bound)
+		r.Trip = &trip
+		return r, err
+	case "connect", "rate":
+		inFlight := 1
+		if kind == "rate" {
+			inFlight = c.inFlight
+		}
+		made, err := perf.Connect(ctx, c.dial, inFlight, bound)
+		r.Connections = &made
+		return r, err
+	}
+	load := perf.Load{Duration: c.duration}
+	if kind != "down" {
+		load.Up = c.streams
+	}
+	if kind != "up" {
+		load.Down = c.streams
+	}
+	if live.w != nil {
+		load.Live = func(now perf.Rate) {
+			live.say(fmt.Sprintf("%s: up %.2f, down %.2f Gbit/s", kind, now.Up/1e9, now.Down/1e9))
+		}
+	}
+	t, err := perf.Push(ctx, c.dial, load)
+	r.Up, r.Down = t.Up, t.Down
+	return r, err
+}
+
+func perfColumns() []column[perfResult] {
+	flow := func(f *perf.Flow) string {
+		if f == nil {
+			return ""
+		}
+		return fmt.Sprintf("%.2f", f.Gbits)
+	}
+	latency := func(of func(perf.Distribution) float64) func(perfResult) string {
+		return func(r perfResult) string {
+			switch {
+			case r.Trip != nil:
+				return fmt.Sprintf("%.3f", of(*r.Trip))
+			case r.Connections != nil:
+				return fmt.Sprintf("%.3f", of(r.Connections.Latency))
+			}
+			return ""
+		}
+	}
+	return []column[perfResult]{
+		{"MEASURE", func(r perfResult) string { return r.Measure }},
+		{"UP Gbit/s", func(r perfResult) string { return flow(r.Up) }},
+		{"DOWN Gbit/s", func(r perfResult) string { return flow(r.Down) }},
+		{"p50 ms", latency(func(d perf.Distribution) float64 { return d.P50 })},
+		{"p99 ms", latency(func(d perf.Distribution) float64 { return d.P99 })},
+		{"CONNECTIONS/s", func(r perfResult) string {
+			if r.Connections == nil {
+				return ""
+			}
+			return fmt.Sprintf("%.0f", r.Connections.PerSecond)
+		}},
+	}
+}
+
+// live is one line on a terminal that is written over; without a terminal, nothing.
+type live struct{ w io.Writer }
+
+func liveOf(cmd *cobra.Command) live {
+	if w := cmd.ErrOrStderr(); isTerminal(w) && !wantJSON(cmd) {
+		return live{w}
+	}
+	return live{}
+}
+
+// say replaces the line. EL and CR are of ECMA-48, sections 8.3.41 and 8.3.15.
+func (l live) say(text string) {
+	if l.w != nil {
+		fmt.Fprintf(l.w, "\r\x1b[K%s", visible(text))
+	}
+}
+
+func (l live) clear() { l.say("") }

@@ -1,0 +1,244 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/controller"
+	"github.com/ginnel/ginnel/internal/perf"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+const perfBenchHelp = `Measure a network beside a yardstick, in turns, round by round:
+
+  ginnel   program - tunneler's proxy - edge router - link - egress router - server
+  relay    program - relay - relay - relay - server: three plain processes, TLS between
+           them with certificates of the same kind, 64 KiB buffers
+
+All run on this machine, in processes of their own. Shown are the medians of the
+rounds, and the median of each round's ratio: above 1 is more than the relay's,
+which is good for throughput and bad for times. CPU time is that of all processes
+between program and server.`
+
+// newPerfBenchCmd gives ginnel perf bench, which make bench calls.
+func newPerfBenchCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a network on this machine beside a two-hop TLS relay",
+		Long:  perfBenchHelp,
+		Args:  cobra.NoArgs,
+	}
+	var plan perf.Plan
+	flags := cmd.Flags()
+	flags.IntVar(&plan.Rounds, "rounds", 3, "how often everything is measured")
+	flags.DurationVar(&plan.Duration, "duration", 2*time.Second, "how long each measurement takes")
+	flags.IntVar(&plan.Streams, "streams", 8, "connections of the measurements with several")
+	flags.IntVar(&plan.Connects, "connects", 200, "connections of the measurement of connect latency")
+	flags.IntVar(&plan.InFlight, "in-flight", 32, "connections at the same time of the measurement of connection rate")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := plan.Check(); err != nil {
+			return usageError{err}
+		}
+		live := liveOf(cmd)
+		plan.Tell = func(round int, side, what string) {
+			live.say(fmt.Sprintf("round %d of %d: %s: %s", round, plan.Rounds, side, what))
+		}
+		found, err := bench(cmd.Context(), cmd.ErrOrStderr(), plan)
+		live.clear()
+		if err != nil {
+			return err
+		}
+		if wantJSON(cmd) {
+			return printJSON(cmd, found)
+		}
+		return printBench(cmd, found, plan)
+	}
+	return cmd
+}
+
+// bench runs server, relays and network as processes of this program and compares.
+func bench(ctx context.Context, stderr io.Writer, plan perf.Plan) (found perf.Comparison, err error) {
+	dir, err := os.MkdirTemp("", "ginnel-perf-*")
+	if err != nil {
+		return found, err
+	}
+	f := fleet{ctx: ctx, stderr: stderr}
+	defer func() { err = errors.Join(err, f.stop(), os.RemoveAll(dir)) }()
+	if f.program, err = os.Executable(); err != nil {
+		return found, err
+	}
+	server, err := f.start("server")
+	if err != nil {
+		return found, err
+	}
+	relay, err := f.relays(dir, server.Ready.Address)
+	if err != nil {
+		return found, err
+	}
+	network, err := f.start("network", "--server", server.Ready.Address)
+	if err != nil {
+		return found, err
+	}
+	return perf.Compare(ctx, side("ginnel", network), side("relay", relay...), plan)
+}
+
+// side gives the network of which the first process is the way in.
+func side(name string, processes ...*perf.Process) perf.Side {
+	s := perf.Side{Name: name, Dial: dialTCP(processes[0].Ready.Address), CPU: perf.CPUOf(processes...)}
+	if _, err := s.CPU(); err != nil {
+		s.CPU = nil // not on this system
+	}
+	return s
+}
+
+// fleet is the processes of a bench.
+type fleet struct {
+	ctx     context.Context // of all processes
+	stderr  io.Writer
+	program string
+	running []*perf.Process
+}
+
+func (f *fleet) start(verb string, args ...string) (*perf.Process, error) {
+	p, err := perf.Start(f.ctx, f.stderr, f.program, append([]string{"perf", verb, "--child", "--json"}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("perf %s: %w", verb, err)
+	}
+	f.running = append(f.running, p)
+	return p, nil
+}
+
+// stop ends the processes, the last first.
+func (f *fleet) stop() error {
+	var problems []error
+	for i := len(f.running) - 1; i >= 0; i-- {
+		if err := f.running[i].Stop(); err != nil && f.ctx.Err() == nil {
+			problems = append(problems, fmt.Errorf("process of the bench: %w", err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// relays starts three relays with certificates of a network of their own, from
+// the far end, and gives them in the order of the way.
+func (f *fleet) relays(dir, server string) ([]*perf.Process, error) {
+	ca, err := pki.NewCA("relays", time.Now())
+	if err != nil {
+		return nil, err
+	}
+	var chain []*perf.Process
+	next := server
+	for _, hop := range []struct{ name, secure string }{{"c", "in"}, {"b", "in,out"}, {"a", "out"}} {
+		own, err := controller.NewCredential(ca, ginnel.Peer{Role: ginnel.RoleRouter, ID: hop.name})
+		if err != nil {
+			return nil, err
+		}
+		home := filepath.Join(dir, hop.name)
+		if err := pki.SaveCredential(home, own); err != nil {
+			return nil, err
+		}
+		p, err := f.start("relay", "--dir", home, "--next", next, "--tls", hop.secure)
+		if err != nil {
+			return nil, err
+		}
+		chain = append([]*perf.Process{p}, chain...)
+		next = p.Ready.Address
+	}
+	return chain, nil
+}
+
+// newPerfRelayCmd gives one relay of the yardstick; bench starts it.
+func newPerfRelayCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:    "relay --dir DIR --next HOST:PORT",
+		Short:  "A plain relay that a network is measured against",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+	}
+	flags := cmd.Flags()
+	listen := flags.String("listen", "127.0.0.1:0", "HOST:PORT")
+	dir := flags.String("dir", "", "directory of a router's key and certificates")
+	next := flags.String("next", "", "HOST:PORT of the next relay or of the server")
+	secure := flags.StringSlice("tls", nil, "where TLS is spoken: in, out")
+	child := childFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		own, err := pki.LoadCredential(*dir)
+		if err != nil {
+			return err
+		}
+		relay, err := perfRelay(pki.NewHolder(own), *next, *secure)
+		if err != nil {
+			return err
+		}
+		ctx, stop := childContext(cmd, *child)
+		defer stop()
+		return servePerf(ctx, cmd, *listen, relay.Serve)
+	}
+	return cmd
+}
+
+func perfRelay(own *pki.Holder, next string, secure []string) (perf.Relay, error) {
+	r := perf.Relay{Next: next}
+	for _, where := range secure {
+		switch where {
+		case "in":
+			r.In = pki.ServerConfig(own, time.Now, wire.ALPNLink)
+		case "out":
+			r.Out = pki.ClientConfig(own, time.Now, ginnel.Peer{Role: ginnel.RoleRouter}, wire.ALPNLink)
+		default:
+			return perf.Relay{}, usagef("--tls %q: want in, out or both", where)
+		}
+	}
+	return r, nil
+}
+
+// benchTitle names a figure for people.
+func benchTitle(name string, plan perf.Plan) string {
+	many, inFlight := fmt.Sprintf("%d streams", plan.Streams), fmt.Sprintf(", %d in flight", plan.InFlight)
+	titles := map[string]string{
+		perf.OneUp: "1 stream up", perf.OneDown: "1 stream down", perf.ManyUp: many + " up", perf.ManyDown: many + " down",
+		perf.CPUOne: "CPU time, 1 stream up", perf.CPUMany: "CPU time, " + many + " up",
+		perf.ConnectP50: "connect + first byte p50", perf.ConnectP99: "connect + first byte p99",
+		perf.PerSecond: "connections" + inFlight, perf.CPUConnect: "CPU time of each" + inFlight,
+		perf.TripP50: "one-byte round trip p50", perf.TripP99: "one-byte round trip p99",
+	}
+	return titles[name]
+}
+
+// printBench writes a table of all figures, and what they come to in one line.
+func printBench(cmd *cobra.Command, found perf.Comparison, plan perf.Plan) error {
+	number := func(v float64) string {
+		if v >= 100 {
+			return fmt.Sprintf("%.0f", v)
+		}
+		return fmt.Sprintf("%.3g", v)
+	}
+	err := printList(cmd, found.Figures, []column[perf.Figure]{
+		{"MEASURE", func(f perf.Figure) string { return benchTitle(f.Name, plan) }},
+		{"UNIT", func(f perf.Figure) string { return f.Unit }},
+		{strings.ToUpper(found.A), func(f perf.Figure) string { return number(f.A) }},
+		{strings.ToUpper(found.B), func(f perf.Figure) string { return number(f.B) }},
+		{"RATIO", func(f perf.Figure) string { return fmt.Sprintf("%.2f", f.Ratio) }},
+	})
+	if err != nil {
+		return err
+	}
+	up, down := found.Figure(perf.OneUp), found.Figure(perf.OneDown)
+	p50, p99 := found.Figure(perf.ConnectP50), found.Figure(perf.ConnectP99)
+	return writeText(cmd.OutOrStdout(), fmt.Sprintf(
+		"1 stream up %.2f, down %.2f Gbit/s (%.2f, %.2f of the relay's); connect p50 %.2f, p99 %.2f ms (%.2f, %.2f of the relay's)\n",
+		up.A, down.A, up.Ratio, down.Ratio, p50.A, p99.A, p50.Ratio, p99.Ratio))
+}
