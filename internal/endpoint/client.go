@@ -27,7 +27,7 @@ type Client struct {
 func NewClient(cfg Config, config *tls.Config, local, remote net.Addr) *Client {
 	s := newStream(flow.Client, cfg, nil)
 	c := &Client{
-		conn:      &Conn{tls: tls.Client(s, full(config)), stream: s, local: local, remote: remote},
+		conn:      newConn(tls.Client(s, full(config)), s, local, remote),
 		handshake: make(chan error, 1),
 	}
 	go func() {

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -25,10 +25,14 @@ type Conn struct {
 	local  net.Addr
 	remote net.Addr
 
-	shaken  atomic.Bool // the handshake is complete
-	closed  atomic.Bool // Close was called after that
-	writing sync.Mutex  // one record at a time
-	ended   bool        // CloseWrite was called
+	shaken  atomic.Bool   // the handshake is complete
+	closed  atomic.Bool   // Close was called after that
+	writing chan struct{} // holds one while a Write or CloseWrite is under way
+	ended   bool          // CloseWrite was called
+}
+
+func newConn(t *tls.Conn, s *Stream, local, remote net.Addr) *Conn {
+	return &Conn{tls: t, stream: s, local: local, remote: remote, writing: make(chan struct{}, 1)}
 }
 
 // Stream gives the stream under the TLS, for those who tell it of its paths.
@@ -51,13 +55,17 @@ func (c *Conn) Read(p []byte) (int, error) {
 // Write sends p in records that fill a frame each. It waits while the window is
 // full; a write deadline that passes then leaves the connection usable.
 func (c *Conn) Write(p []byte) (int, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if c.ended {
-		return 0, net.ErrClosed
-	}
 	if err := c.stream.waitHandshake(&c.stream.writeBy); err != nil {
 		return 0, err
+	}
+	select {
+	case c.writing <- struct{}{}:
+	case <-c.stream.past(&c.stream.writeBy):
+		return 0, os.ErrDeadlineExceeded
+	}
+	defer c.unlock()
+	if c.ended {
+		return 0, net.ErrClosed
 	}
 	n := 0
 	for n < len(p) {
@@ -77,10 +85,12 @@ func (c *Conn) Write(p []byte) (int, error) {
 // written, and may go on writing. It waits for a Write that is under way, and at
 // a host for the handshake.
 func (c *Conn) CloseWrite() error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
+	c.writing <- struct{}{}
+	defer c.unlock()
 	return c.endWrite()
 }
+
+func (c *Conn) unlock() { <-c.writing }
 
 func (c *Conn) endWrite() error {
 	if c.ended {
@@ -108,10 +118,14 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	room := c.stream.discard() // ends a Write that waits for room
-	if room && c.writing.TryLock() {
-		defer c.writing.Unlock()
-		_ = c.endWrite()
-		return nil
+	if room {
+		select {
+		case c.writing <- struct{}{}:
+			defer c.unlock()
+			_ = c.endWrite()
+			return nil
+		default:
+		}
 	}
 	go func() { _ = c.CloseWrite() }()
 	return nil

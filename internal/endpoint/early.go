@@ -50,15 +50,19 @@ func (s *Stream) waitHandshake(by *deadline) error {
 		return nil
 	default:
 	}
-	s.mu.Lock()
-	past := by.past
-	s.mu.Unlock()
 	select {
 	case <-s.handshake:
 		return nil
-	case <-past:
+	case <-s.past(by):
 		return os.ErrDeadlineExceeded
 	}
+}
+
+// past gives the channel that is closed when the deadline comes.
+func (s *Stream) past(by *deadline) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return by.past
 }
 
 // land ends the early flight.

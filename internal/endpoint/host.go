@@ -29,7 +29,7 @@ func NewHost(cfg Config, config *tls.Config, hello []byte, local, remote net.Add
 	} else {
 		s.limit = time.AfterFunc(handshakeTimeout, s.overdue)
 	}
-	h := &Host{conn: &Conn{tls: tls.Server(s, full(config)), stream: s, local: local, remote: remote}}
+	h := &Host{conn: newConn(tls.Server(s, full(config)), s, local, remote)}
 	go func() { s.handshakeEnds(h.conn.shake()) }()
 	return h
 }
