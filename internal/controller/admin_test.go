@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -15,13 +16,14 @@ import (
 
 // kindOf gives what kind of error the API tells.
 func kindOf(err error) ginnel.Kind {
-	switch e := err.(type) {
-	case nil:
+	if p, ok := errors.AsType[*api.Problem](err); ok {
+		return p.Kind
+	}
+	if d, ok := errors.AsType[*ginnel.DialError](err); ok {
+		return d.Code.Kind()
+	}
+	if err == nil {
 		return ginnel.KindOK
-	case *api.Problem:
-		return e.Kind
-	case *ginnel.DialError:
-		return e.Code.Kind()
 	}
 	return ginnel.KindInternal
 }

@@ -133,7 +133,7 @@ func fork(r *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(r.Uint64(), r.U
 
 func newBoot() ginnel.BootID {
 	var b [8]byte
-	crand.Read(b[:]) //nolint:errcheck // never fails: it ends the program instead
+	crand.Read(b[:])
 	return ginnel.BootID(hex.EncodeToString(b[:]))
 }
 

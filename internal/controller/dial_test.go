@@ -5,9 +5,9 @@ package controller
 
 import (
 	"context"
-	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,7 +102,7 @@ func TestL04_LateLoss(t *testing.T) {
 		b.wait(time.Second)
 		r.boot = "boot-r1-again"
 		go func() {
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 			b.net.Resume("r1", "c1")
 		}()
 		r.conn().Close(nil) // the end of its stream is held back by the silence
@@ -300,31 +300,31 @@ func TestGroups(t *testing.T) {
 
 // Who watches too slowly is cut off; nobody waits for it.
 func TestSlowWatcher(t *testing.T) {
-	var w watchers
-	next, stop := iter.Pull(w.watch(t.Context()))
-	defer stop()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for !hasWatcher(&w) {
-			time.Sleep(time.Millisecond)
-		}
+	synctest.Test(t, func(t *testing.T) {
+		var w watchers
+		var events atomic.Int64
+		release := make(chan struct{})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range w.watch(t.Context()) {
+				events.Add(1)
+				<-release
+			}
+		}()
+		synctest.Wait()
 		for range watcherQueue + 10 {
 			w.publish(api.DialEvent{Router: "r"})
-		}
-	}()
-	n := 0
-	if _, ok := next(); ok {
-		<-done
-		for n = 1; ; n++ {
-			if _, ok := next(); !ok {
-				break
+			if events.Load() == 0 {
+				synctest.Wait() // the first one is being read
 			}
 		}
-	}
-	if n < watcherQueue || n > watcherQueue+1 {
-		t.Errorf("%d events before the end", n)
-	}
+		close(release)
+		<-done
+		if got := events.Load(); got != watcherQueue+1 {
+			t.Errorf("%d events before the end", got)
+		}
+	})
 }
 
 func TestRedial(t *testing.T) {
@@ -348,10 +348,4 @@ func TestRedial(t *testing.T) {
 			t.Errorf("not connected: %+v", r.dialState())
 		}
 	})
-}
-
-func hasWatcher(w *watchers) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.chans) > 0
 }

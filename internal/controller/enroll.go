@@ -33,7 +33,7 @@ func (c *Controller) enrollDialed(ctx context.Context, t *tls.Conn, want ginnel.
 	ctx, cancel := context.WithTimeout(ctx, enrollTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = t.NetConn().Close() })()
-	defer t.NetConn().Close() //nolint:errcheck // nothing is lost with it
+	defer t.NetConn().Close()
 	if err := c.answerEnroll(ctx, t, want); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -332,7 +333,7 @@ func (c *relayedConn) Read(p []byte) (int, error) {
 		if ended && len(c.in) == 0 {
 			return 0, io.EOF
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	n := copy(p, c.in)
 	c.in = c.in[n:]
@@ -356,10 +357,7 @@ func (c *relayedConn) Close() error { return nil }
 // relayDeadlines are those of a relay: none.
 type relayDeadlines struct{ *relay }
 
-func isCode(err error, code ginnel.Code) bool {
-	d, ok := err.(*ginnel.DialError)
-	return ok && d.Code == code
-}
+func isCode(err error, code ginnel.Code) bool { return errors.Is(err, code) }
 
 // The controller's own certificate is renewed in time, and channels stay up.
 func TestOwnRenewal(t *testing.T) {

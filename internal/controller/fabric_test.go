@@ -371,7 +371,9 @@ func TestCircuitsShown(t *testing.T) {
 		forged := b.endpoint("c2", false, nil)
 		forged.Ticket.Signature[5] ^= 1
 		r.report(&wire.State{Endpoints: []*wire.EndpointState{
-			{Circuit: "c1", Removed: true}, {Circuit: "c1", Host: true, Removed: true}, forged,
+			{Circuit: "c1", Removed: true},
+			{Circuit: "c1", Host: true, Removed: true},
+			forged,
 			b.endpoint("c3", false, func(t *wire.Ticket) { t.Circuit = "c4" }),
 		}})
 		if n := b.c.fabric.circuitCount(); n != 0 {

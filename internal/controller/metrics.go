@@ -25,19 +25,25 @@ func newMetrics(c *Controller) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		channels: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "ginnel_controller_channels", Help: "Ctrl channels that are up."}),
+			Name: "ginnel_controller_channels", Help: "Ctrl channels that are up.",
+		}),
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "ginnel_dialer_routers", Help: "Routers that the dial machine tracks, by state."}, []string{"state"}),
+			Name: "ginnel_dialer_routers", Help: "Routers that the dial machine tracks, by state.",
+		}, []string{"state"}),
 		dials: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ginnel_dialer_dials_total", Help: "Dials that ended, by outcome; pool_full ones never ran."}, []string{"outcome"}),
+			Name: "ginnel_dialer_dials_total", Help: "Dials that ended, by outcome; pool_full ones never ran.",
+		}, []string{"outcome"}),
 		revoked: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "ginnel_controller_revocations_total", Help: "Revocations sent to routers."}),
+			Name: "ginnel_controller_revocations_total", Help: "Revocations sent to routers.",
+		}),
 		enrolled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ginnel_controller_enrollments_total", Help: "Certificates handed out or refused."}, []string{"role", "outcome"}),
+			Name: "ginnel_controller_enrollments_total", Help: "Certificates handed out or refused.",
+		}, []string{"role", "outcome"}),
 	}
 	m.registry.MustRegister(m.channels, m.states, m.dials, m.revoked, m.enrolled,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "ginnel_store_age_seconds", Help: "Since the cache was known to be current."},
+			Name: "ginnel_store_age_seconds", Help: "Since the cache was known to be current.",
+		},
 			func() float64 { return c.store.Age().Seconds() }))
 	return m
 }

@@ -126,7 +126,7 @@ func (l testLog) Write(p []byte) (int, error) {
 
 // wait lets time pass.
 func (b *testbed) wait(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 

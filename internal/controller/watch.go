@@ -56,6 +56,7 @@ func (c *Controller) changed(view *store.View, change store.Change) {
 		c.judge.kick()
 	case store.KindTerminator, store.KindLink:
 		c.configs.kick()
-	default: // nothing that is kept in memory depends on it
+	case store.KindNetwork, store.KindEnrollment:
+		// Nothing that is kept in memory depends on them.
 	}
 }
