@@ -20,8 +20,8 @@ type Dialer interface {
 	// DialService gives a connection to service. It returns soon after ctx
 	// ends. An error mostly is a *ginnel.DialError.
 	DialService(ctx context.Context, service ginnel.ServiceID, meta Meta) (net.Conn, error)
-	// Services gives the services that may be dialed now, and a channel that
-	// is closed when that has changed.
+	// Services gives the services that may be dialed now, nil while that is not
+	// known, and a channel that is closed when it has changed.
 	Services() (current []ginnel.Service, changed <-chan struct{})
 }
 

@@ -35,7 +35,12 @@ func (o overClient) DialService(ctx context.Context, service ginnel.ServiceID, m
 // Services gives what may be dialed, and a channel that is closed at a change.
 func (o overClient) Services() (current []ginnel.Service, changed <-chan struct{}) {
 	changed = o.client.Changed()
-	for _, s := range o.client.Services() {
+	all := o.client.Services()
+	if all == nil {
+		return nil, changed
+	}
+	current = []ginnel.Service{}
+	for _, s := range all {
 		if s.CanDial {
 			current = append(current, s.Service)
 		}

@@ -9,8 +9,6 @@ import (
 	"io"
 	"net"
 	"sync"
-
-	"github.com/ginnel/ginnel"
 )
 
 // A direction begins with a small buffer, since most connections are idle
@@ -79,17 +77,12 @@ func closeWrite(conn net.Conn) error {
 	return conn.Close()
 }
 
-// aborter is a connection of the fabric, which can say why it ends.
-type aborter interface {
-	Abort(code ginnel.Code, text string)
-}
-
 // abort closes conn so that its peer sees a reset where the connection can
 // tell that from an end.
 func abort(conn net.Conn) {
 	switch c := conn.(type) {
-	case aborter:
-		c.Abort(ginnel.PeerReset, "the connection behind the tunneler was reset")
+	case interface{ Abort() error }: // of the fabric
+		_ = c.Abort()
 	case interface{ SetLinger(seconds int) error }:
 		_ = c.SetLinger(0) // close then sends RST
 	}

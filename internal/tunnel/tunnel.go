@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/dns"
 	"github.com/ginnel/ginnel/internal/intercept"
 )
@@ -177,27 +178,33 @@ func (t *Tunnel) Run(ctx context.Context) error {
 	return errors.Join(append(problems, t.close())...)
 }
 
-// followServices keeps the names in step with what the Dialer may dial.
+// followServices keeps the names in step with what the Dialer may dial. Until
+// that is known, names keep the addresses that they had before a restart.
 func (t *Tunnel) followServices(ctx context.Context) error {
-	for first := true; ; first = false {
+	ready := sync.OnceFunc(func() { close(t.ready) })
+	for {
 		services, changed := t.cfg.Dialer.Services()
-		entries := make([]dns.Service, 0, len(services))
-		for _, s := range services {
-			if s.Intercept != nil {
-				entries = append(entries, dns.Service{ID: s.ID, Intercept: *s.Intercept})
-			}
-		}
-		if err := t.names.SetServices(ctx, entries); err != nil && ctx.Err() == nil {
-			t.log.Warn("some names are not served", "err", err)
-		}
-		if first {
-			close(t.ready)
+		if services != nil {
+			t.setNames(ctx, services)
+			ready()
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
 		}
+	}
+}
+
+func (t *Tunnel) setNames(ctx context.Context, services []ginnel.Service) {
+	entries := make([]dns.Service, 0, len(services))
+	for _, s := range services {
+		if s.Intercept != nil {
+			entries = append(entries, dns.Service{ID: s.ID, Intercept: *s.Intercept})
+		}
+	}
+	if err := t.names.SetServices(ctx, entries); err != nil && ctx.Err() == nil {
+		t.log.Warn("some names are not served", "err", err)
 	}
 }
 

@@ -143,27 +143,25 @@ func TestRelay_PassesResetsOn(t *testing.T) {
 // abortable is a connection of the fabric that notes how it was ended.
 type abortable struct {
 	net.Conn
-	code chan ginnel.Code
+	aborted chan struct{}
 }
 
-func (a *abortable) Abort(code ginnel.Code, _ string) {
-	a.code <- code
-	_ = a.Close()
+func (a *abortable) Abort() error {
+	a.aborted <- struct{}{}
+	return a.Close()
 }
 
 func TestRelay_TellsTheFabricOfAReset(t *testing.T) {
 	program, programFar := pair(t)
 	fabric, _ := pair(t)
-	conn := &abortable{fabric, make(chan ginnel.Code, 1)}
+	conn := &abortable{fabric, make(chan struct{}, 1)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		relay(t.Context(), &prefixed{program, nil}, conn)
 	}()
 	abort(programFar)
-	if got := <-conn.code; got != ginnel.PeerReset {
-		t.Errorf("got %s, want %s", got, ginnel.PeerReset)
-	}
+	<-conn.aborted
 	<-done
 }
 

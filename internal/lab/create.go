@@ -1,0 +1,158 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/sdk"
+)
+
+// createEntities writes what the file describes through the first controller's
+// API, as an operator would. Identities follow when routers are there.
+func (l *Lab) createEntities(ctx context.Context) error {
+	b := l.controllers[0].now.Backend()
+	for _, r := range l.file.Routers {
+		if err := l.createRouter(ctx, b, r); err != nil {
+			return err
+		}
+	}
+	for _, link := range l.file.Links {
+		spec := ginnel.LinkSpec{A: ginnel.RouterID(link.A), B: ginnel.RouterID(link.B), Name: link.Name, StaticCost: ginnel.Units(link.StaticCost)}
+		if _, err := b.Links.Create(ctx, spec); err != nil {
+			return fmt.Errorf("link %s: %w", link.id(), err)
+		}
+	}
+	for _, s := range l.file.Services {
+		if err := createService(ctx, b, s); err != nil {
+			return err
+		}
+	}
+	for _, p := range l.allPolicies() {
+		if _, err := b.Policies.Create(ctx, p); err != nil {
+			return fmt.Errorf("policy %s: %w", p.ID, err)
+		}
+	}
+	return nil
+}
+
+func (l *Lab) createRouter(ctx context.Context, b api.Backend, r Router) error {
+	n, err := newRouterNode(l, r)
+	if err != nil {
+		return err
+	}
+	ask := api.RouterCreate{Router: ginnel.Router{
+		ID: ginnel.RouterID(r.Name), Roles: r.Roles, NoTraversal: r.NoTraversal, Cost: ginnel.Units(r.Cost),
+	}}
+	if !n.dials {
+		ask.CtrlAddresses = []string{string(n.address())}
+	}
+	made, err := b.Routers.Create(ctx, ask)
+	if err != nil {
+		return fmt.Errorf("router %s: %w", r.Name, err)
+	}
+	token, err := pki.ParseToken(pki.Secret(made.Token), time.Now())
+	if err != nil {
+		return fmt.Errorf("router %s: %w", r.Name, err)
+	}
+	n.token = &token
+	l.routers[r.Name] = n
+	l.nodes[r.Name] = n
+	return nil
+}
+
+func createService(ctx context.Context, b api.Backend, s Service) error {
+	service := ginnel.Service{ID: ginnel.ServiceID(s.Name), Roles: s.Roles, Strategy: ginnel.Strategy(s.Strategy)}
+	if i := s.Intercept; i != nil {
+		service.Intercept = &ginnel.Intercept{Addresses: i.Addresses, Ports: i.Ports, Protocols: i.Protocols}
+	}
+	if _, err := b.Services.Create(ctx, service); err != nil {
+		return fmt.Errorf("service %s: %w", s.Name, err)
+	}
+	for _, t := range s.Terminators {
+		class, err := ginnel.ParsePrecedence(t.Precedence)
+		if err != nil {
+			return fmt.Errorf("service %s: %w", s.Name, err)
+		}
+		_, err = b.Terminators.Create(ctx, ginnel.Terminator{
+			Service: service.ID, Router: ginnel.RouterID(t.Router), Address: ginnel.Address(t.Address),
+			StaticCost: ginnel.Units(t.Cost), Precedence: class, Instance: t.Instance,
+		})
+		if err != nil {
+			return fmt.Errorf("service %s: terminator at %s: %w", s.Name, t.Router, err)
+		}
+	}
+	return nil
+}
+
+// allPolicies gives the file's policies, and one for the edge routers of each identity.
+func (l *Lab) allPolicies() []ginnel.Policy {
+	var all []ginnel.Policy
+	for _, p := range l.file.Policies {
+		all = append(all, ginnel.Policy{
+			ID: ginnel.PolicyID(p.Name), Kind: ginnel.PolicyKind(p.Kind),
+			Identities: p.Identities, Services: p.Services, Routers: p.Routers, AllOf: p.AllOf,
+		})
+	}
+	for _, i := range l.file.Identities {
+		routers := []string{"#all"}
+		if len(i.EdgeRouters) > 0 {
+			routers = nil
+		}
+		for _, r := range i.EdgeRouters {
+			routers = append(routers, "@"+r)
+		}
+		all = append(all, ginnel.Policy{
+			ID: ginnel.PolicyID("edge-" + i.Name), Kind: ginnel.EdgeRouterPolicy,
+			Identities: []string{"@" + i.Name}, Routers: routers,
+		})
+	}
+	return all
+}
+
+// startClients enrolls every identity and starts the hosts and tunnelers.
+func (l *Lab) startClients(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Join(l.dir, "identities"), 0o700); err != nil {
+		return fmt.Errorf("lab directory: %w", err)
+	}
+	b := l.controllers[0].now.Backend()
+	for _, i := range l.file.Identities {
+		if err := l.enroll(ctx, b, i); err != nil {
+			return fmt.Errorf("identity %s: %w", i.Name, err)
+		}
+		n := newClientNode(l, i.Name)
+		if !n.has() {
+			continue
+		}
+		l.clients[i.Name] = n
+		l.nodes[i.Name] = n
+		if err := n.start(l.life); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Lab) enroll(ctx context.Context, b api.Backend, i Identity) error {
+	made, err := b.Identities.Create(ctx, api.IdentityCreate{Identity: ginnel.Identity{ID: ginnel.IdentityID(i.Name), Roles: i.Roles}})
+	if err != nil {
+		return err
+	}
+	identity, err := sdk.Enroll(ctx, made.Token)
+	if err != nil {
+		return err
+	}
+	path, err := l.Identity(i.Name)
+	if err != nil {
+		return err
+	}
+	return identity.Save(path)
+}

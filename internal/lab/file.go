@@ -1,0 +1,279 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/ginnel/ginnel"
+)
+
+// File is a network as its author describes it.
+type File struct {
+	Network     string       `yaml:"network"`
+	Controllers []Controller `yaml:"controllers"`
+	Routers     []Router     `yaml:"routers"`
+	Links       []Link       `yaml:"links"`
+	Identities  []Identity   `yaml:"identities"`
+	Services    []Service    `yaml:"services"`
+	Hosts       []Host       `yaml:"hosts"`
+	Policies    []Policy     `yaml:"policies"`
+	Tunnelers   []Tunneler   `yaml:"tunnelers"`
+}
+
+// Controller is one controller; Config holds keys of a controller's file.
+type Controller struct {
+	Name   string         `yaml:"name"`
+	Config map[string]any `yaml:"config"`
+}
+
+// Router is one router: dialed by the controller, or dialing it.
+type Router struct {
+	Name        string   `yaml:"name"`
+	Dial        string   `yaml:"dial"` // "controller" (default) or "router": who dials
+	Roles       []string `yaml:"roles"`
+	Cost        int64    `yaml:"cost"` // units
+	NoTraversal bool     `yaml:"noTraversal"`
+}
+
+// Link lets two routers link. Latency is added round-trip time.
+type Link struct {
+	A          string        `yaml:"a"`
+	B          string        `yaml:"b"`
+	Name       string        `yaml:"name"`
+	Latency    time.Duration `yaml:"latency"`
+	StaticCost int64         `yaml:"staticCost"` // units; 0: 1
+}
+
+// Identity is one identity; EdgeRouters that it may use, empty: all.
+type Identity struct {
+	Name        string   `yaml:"name"`
+	Roles       []string `yaml:"roles"`
+	EdgeRouters []string `yaml:"edgeRouters"`
+}
+
+// Service is one service and its router-hosted terminators.
+type Service struct {
+	Name        string       `yaml:"name"`
+	Roles       []string     `yaml:"roles"`
+	Strategy    string       `yaml:"strategy"`
+	Intercept   *Intercept   `yaml:"intercept"`
+	Terminators []Terminator `yaml:"terminators"`
+}
+
+// Intercept says which traffic of programs belongs to a service.
+type Intercept struct {
+	Addresses []string `yaml:"addresses"`
+	Ports     []string `yaml:"ports"`
+	Protocols []string `yaml:"protocols"`
+}
+
+// Terminator lets a router connect to an address.
+type Terminator struct {
+	Router     string `yaml:"router"`
+	Address    string `yaml:"address"`
+	Cost       int64  `yaml:"cost"` // units
+	Precedence string `yaml:"precedence"`
+	Instance   string `yaml:"instance"`
+}
+
+// Host lets an identity host a service by forwarding to an address.
+type Host struct {
+	Identity string `yaml:"identity"`
+	Service  string `yaml:"service"`
+	Address  string `yaml:"address"`
+}
+
+// Policy is a policy; Name may be left out.
+type Policy struct {
+	Name       string   `yaml:"name"`
+	Kind       string   `yaml:"kind"`
+	Identities []string `yaml:"identities"`
+	Services   []string `yaml:"services"`
+	Routers    []string `yaml:"routers"`
+	AllOf      bool     `yaml:"allOf"`
+}
+
+// Tunneler serves the programs of this machine in an identity's name.
+type Tunneler struct {
+	Identity  string   `yaml:"identity"`
+	DNS       string   `yaml:"dns"`
+	Zones     []string `yaml:"zones"`
+	Upstreams []string `yaml:"upstreams"`
+	Proxy     []Proxy  `yaml:"proxy"`
+	SOCKS     string   `yaml:"socks"`
+}
+
+// Proxy is a listener for one name and port.
+type Proxy struct {
+	Listen string `yaml:"listen"`
+	Target string `yaml:"target"`
+}
+
+// Who dials in a Router.
+const (
+	dialController = "controller"
+	dialRouter     = "router"
+)
+
+// Load reads a file of YAML or JSON. Errors name file, line and what to do.
+func Load(path string) (*File, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("lab file: %w", err)
+	}
+	f, err := Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+// Parse reads a description, fills in what it leaves out, and checks it.
+func Parse(b []byte) (f *File, err error) {
+	defer func() {
+		// The decoder panics on some input that is no YAML at all.
+		if p := recover(); p != nil {
+			f, err = nil, fmt.Errorf("not YAML: %v", p)
+		}
+	}()
+	f = new(File)
+	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(f); err != nil {
+		return nil, errors.New(yaml.FormatError(err, false, false))
+	}
+	f.complete()
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// complete adds what a file may leave out: a controller, the identities of
+// hosts and tunnelers, bind policies, names of policies.
+func (f *File) complete() {
+	if f.Network == "" {
+		f.Network = "lab"
+	}
+	if len(f.Controllers) == 0 {
+		f.Controllers = []Controller{{Name: "c1"}}
+	}
+	for i := range f.Routers {
+		if f.Routers[i].Dial == "" {
+			f.Routers[i].Dial = dialController
+		}
+	}
+	for _, h := range f.Hosts {
+		f.addIdentity(h.Identity)
+		if !f.mayBind(h) {
+			f.Policies = append(f.Policies, Policy{
+				Kind: string(ginnel.BindPolicy), Identities: []string{"@" + h.Identity}, Services: []string{"@" + h.Service},
+			})
+		}
+	}
+	for _, t := range f.Tunnelers {
+		f.addIdentity(t.Identity)
+	}
+	for i := range f.Policies {
+		if f.Policies[i].Name == "" {
+			f.Policies[i].Name = fmt.Sprintf("%s-%d", f.Policies[i].Kind, i+1)
+		}
+	}
+}
+
+func (f *File) addIdentity(name string) {
+	if f.identity(name) == nil {
+		f.Identities = append(f.Identities, Identity{Name: name})
+	}
+}
+
+func (f *File) identity(name string) *Identity {
+	i := slices.IndexFunc(f.Identities, func(i Identity) bool { return i.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &f.Identities[i]
+}
+
+// mayBind reports whether the file itself has a bind policy that names the host.
+func (f *File) mayBind(h Host) bool {
+	return slices.ContainsFunc(f.Policies, func(p Policy) bool {
+		return p.Kind == string(ginnel.BindPolicy) && slices.Contains(p.Identities, "@"+h.Identity) && slices.Contains(p.Services, "@"+h.Service)
+	})
+}
+
+// check reports what cannot work, all at once. What a controller checks when it
+// is written is left to it.
+func (f *File) check() error {
+	var all []error
+	bad := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
+	kind := map[string]string{}
+	name := func(what, n string) {
+		if err := ginnel.CheckName(n); err != nil {
+			bad("%s: %w", what, err)
+		} else if other, taken := kind[n]; taken {
+			bad("%s %s: there is a %s of this name; commands take one name for all", what, n, other)
+		}
+		kind[n] = what
+	}
+	for _, c := range f.Controllers {
+		name("controller", c.Name)
+	}
+	for _, r := range f.Routers {
+		name("router", r.Name)
+		if r.Dial != dialController && r.Dial != dialRouter {
+			bad("router %s: dial %q: want controller or router", r.Name, r.Dial)
+		}
+	}
+	for _, i := range f.Identities {
+		name("identity", i.Name)
+	}
+	known := func(what, n, in string) {
+		if kind[n] != what {
+			bad("%s: there is no %s %q", in, what, n)
+		}
+	}
+	for _, l := range f.Links {
+		known("router", l.A, "link "+l.A+" "+l.B)
+		known("router", l.B, "link "+l.A+" "+l.B)
+		if l.Latency < 0 {
+			bad("link %s %s: latency %s is negative", l.A, l.B, l.Latency)
+		}
+	}
+	for _, i := range f.Identities {
+		for _, r := range i.EdgeRouters {
+			known("router", r, "identity "+i.Name)
+		}
+	}
+	return errors.Join(append(all, f.checkServices(known)...)...)
+}
+
+func (f *File) checkServices(known func(what, name, in string)) []error {
+	var all []error
+	services := map[string]bool{}
+	for _, s := range f.Services {
+		if services[s.Name] {
+			all = append(all, fmt.Errorf("service %s stands there twice", s.Name))
+		}
+		services[s.Name] = true
+		for _, t := range s.Terminators {
+			known("router", t.Router, "service "+s.Name)
+		}
+	}
+	for _, h := range f.Hosts {
+		if !services[h.Service] {
+			all = append(all, fmt.Errorf("host %s: there is no service %q", h.Identity, h.Service))
+		}
+		if _, err := ginnel.ParseAddress(h.Address, false, "tcp"); err != nil {
+			all = append(all, fmt.Errorf("host %s: %w", h.Identity, err))
+		}
+	}
+	return all
+}
