@@ -77,7 +77,6 @@ type Controller struct {
 	life context.Context
 	// running counts all goroutines; only those that it counts may add to it.
 	running sync.WaitGroup
-	ended   chan struct{} // closed when Run is about to return
 }
 
 // New makes a controller that does nothing before Run.
@@ -113,7 +112,6 @@ func New(opts Options) (*Controller, error) {
 		renewed:  opts.Renewed,
 		identify: transport.IdentifyBy(opts.Holder),
 		started:  time.Now(),
-		ended:    make(chan struct{}),
 	}
 	c.metrics = newMetrics(c)
 	c.ready = newReadiness(c)
@@ -153,7 +151,6 @@ func now() time.Time { return time.Now() }
 // Run runs the controller until ctx ends and all its goroutines have. It is
 // called once. The error is why it could not start or go on; nil when ctx ended.
 func (c *Controller) Run(ctx context.Context) error {
-	defer close(c.ended)
 	listen, err := c.listen()
 	if err != nil {
 		return err

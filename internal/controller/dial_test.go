@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -348,4 +349,82 @@ func TestRedial(t *testing.T) {
 			t.Errorf("not connected: %+v", r.dialState())
 		}
 	})
+}
+
+// Router and controller dial each other at nearly the same instant, over and
+// over: exactly one channel remains, both agree which, and it is not closed.
+func TestL17_DialsCross(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r := b.router("r1")
+		r.listen("tls:r1:1")
+		rng := rand.New(rand.NewPCG(17, 17))
+		for range 150 {
+			b.net.SetLatency("c1", "r1", time.Duration(rng.Int64N(4))*time.Millisecond)
+			b.update(func(tx *store.Tx) error {
+				router, err := tx.Routers().Get("r1")
+				router.CtrlListeners = []ginnel.Listener{{Address: "tls:r1:1"}}
+				if err != nil {
+					return err
+				}
+				return tx.Routers().Put(router)
+			})
+			<-time.After(time.Duration(rng.Int64N(12000)) * time.Microsecond)
+			_ = r.dial() // DUPLICATE, or the one that stays
+			b.wait(2 * time.Second)
+			ch := b.c.channels.get("r1")
+			if ch == nil || ch.conn.Err() != nil {
+				t.Fatalf("no channel remains: %+v", r.dialState())
+			}
+			if live := r.live(); len(live) != 1 {
+				t.Fatalf("%d channels at the router", len(live))
+			}
+			b.wait(6 * time.Second)
+			if b.c.channels.get("r1") != ch {
+				t.Fatal("the channel that remained was closed")
+			}
+			b.wantValid()
+			// Begin anew: nothing to dial, nothing connected.
+			b.update(func(tx *store.Tx) error {
+				router, err := tx.Routers().Get("r1")
+				router.CtrlListeners = nil
+				if err != nil {
+					return err
+				}
+				return tx.Routers().Put(router)
+			})
+			ch.conn.Close(nil)
+			b.wait(time.Second)
+		}
+	})
+}
+
+// Packets vanish, nothing is closed: both ends give the channel up within the
+// heartbeat's limit, and another is made once they pass again.
+func TestL18_Silence(t *testing.T) {
+	for name, ways := range map[string][][2]string{
+		"both ways": {{"c1", "r1"}, {"r1", "c1"}}, "to the router": {{"c1", "r1"}}, "to the controller": {{"r1", "c1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTestbed(t, func(t *testing.T, b *testbed) {
+				r := b.router("r1", "tls:r1:1")
+				b.wait(time.Minute)
+				first := r.conn()
+				for _, way := range ways {
+					b.net.Silence(way[0], way[1])
+				}
+				b.wait(21 * time.Second)
+				if r.connected() || first.Err() == nil {
+					t.Errorf("connected %t, the router's end: %v", r.connected(), first.Err())
+				}
+				for _, way := range ways {
+					b.net.Resume(way[0], way[1])
+				}
+				b.wait(30 * time.Second)
+				if !r.connected() || r.conn().Err() != nil {
+					t.Errorf("not connected again: %+v", r.dialState())
+				}
+				b.wantValid()
+			})
+		})
+	}
 }

@@ -274,7 +274,7 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID) {
 func (f *fabric) putTerminatorLocked(s *softState, row *terminatorRow) {
 	if old := s.terminators[row.id]; old != nil {
 		f.unbindLocked(old)
-		row.revoked = old.revoked
+		row.judgement = old.judgement
 		delete(s.terminators, row.id)
 	}
 	if row.removed {
@@ -320,7 +320,7 @@ func (f *fabric) unlistLocked(row *endpointRow) {
 }
 
 // terminator gives a terminator as its router reported it; nil: it did not.
-// Rows are not changed once they are in, but for revoked.
+// Rows are not changed once they are in, but for their judgement.
 func (f *fabric) terminator(router ginnel.RouterID, id ginnel.TerminatorID) *terminatorRow {
 	f.mu.Lock()
 	defer f.mu.Unlock()

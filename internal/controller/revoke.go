@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -34,17 +35,27 @@ const (
 type judge struct {
 	c     *Controller
 	dirty signal
+	// epoch counts the changes of the store that a judgement depends on.
+	epoch atomic.Uint64
 
 	mu         sync.Mutex
 	identities map[ginnel.IdentityID]struct{} // disabled, deleted or with another key
 }
 
 func newJudge(c *Controller) *judge {
-	return &judge{c: c, dirty: newSignal(), identities: make(map[ginnel.IdentityID]struct{})}
+	j := &judge{c: c, dirty: newSignal(), identities: make(map[ginnel.IdentityID]struct{})}
+	j.epoch.Store(1) // above that of rows that were never judged
+	return j
 }
 
-// kick says that there is something to judge.
+// kick says that there is something new to judge.
 func (j *judge) kick() { j.dirty.fire() }
+
+// changed says that all has to be judged anew.
+func (j *judge) changed() {
+	j.epoch.Add(1)
+	j.dirty.fire()
+}
 
 // identity notes an identity that has lost what it had.
 func (j *judge) identity(change store.Change) {
@@ -93,17 +104,18 @@ func (j *judge) look() (left bool) {
 			j.send(ch, &wire.Revoke{Identity: string(id)})
 		}
 	}
+	epoch := j.epoch.Load() // before the store is read: what is read is at least as new
 	r := j.c.rules()
 	asOf := time.Now().Add(-j.c.store.Age())
 	for id := range j.c.fabric.complete() {
-		left = j.router(r, asOf, id) || left
+		left = j.router(bench{rules: r, epoch: epoch, asOf: asOf}, id) || left
 	}
 	return left
 }
 
 // router judges the rows of one router and reports whether something is left.
-func (j *judge) router(r rules, asOf time.Time, id ginnel.RouterID) (left bool) {
-	ch, verdicts, left := j.c.fabric.judge(r, asOf, id)
+func (j *judge) router(b bench, id ginnel.RouterID) (left bool) {
+	ch, verdicts, left := j.c.fabric.judge(b, id)
 	for _, v := range verdicts {
 		if !j.send(ch, v) {
 			return true
@@ -127,29 +139,34 @@ func (j *judge) send(ch *channel, v *wire.Revoke) bool {
 
 // judge gives the revocations that a router is to be sent, each once, and
 // whether there are rows that cannot be judged yet.
-func (f *fabric) judge(r rules, asOf time.Time, id ginnel.RouterID) (ch *channel, verdicts []*wire.Revoke, left bool) {
-	router, _ := r.Routers().Get(id)
+func (f *fabric) judge(b bench, id ginnel.RouterID) (ch *channel, verdicts []*wire.Revoke, left bool) {
+	b.router, _ = b.Routers().Get(id)
+	b.sent = make(map[verdict]bool)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.routers[id]
 	if s == nil {
 		return nil, nil, false
 	}
-	b := bench{rules: r, asOf: asOf, router: router, sent: make(map[verdict]bool)}
 	for _, e := range s.edges {
-		b.decide(b.edge(e), e.at, &e.revoked)
+		if e.passed != b.epoch {
+			b.decide(b.edge(e), e.at, &e.judgement)
+		}
 	}
 	for _, t := range s.terminators {
-		if t.bound {
-			b.decide(b.bound(t), t.at, &t.revoked)
+		if t.bound && t.passed != b.epoch {
+			b.decide(b.bound(t), t.at, &t.judgement)
 		}
 	}
 	for _, e := range s.endpoints {
-		if int64(r.Revision()) < e.ticket.GetRevision() {
+		if e.passed == b.epoch {
+			continue
+		}
+		if int64(b.Revision()) < e.ticket.GetRevision() {
 			b.left = true
 			continue
 		}
-		b.decide(b.endpoint(e), e.at, &e.revoked)
+		b.decide(b.endpoint(e), e.at, &e.judgement)
 	}
 	return s.ch, b.out, b.left
 }
@@ -162,9 +179,10 @@ type verdict struct {
 	circuit  ginnel.CircuitID
 }
 
-// bench judges the rows of one router.
+// bench judges the rows of one router, those that have not passed already.
 type bench struct {
 	rules
+	epoch  uint64
 	asOf   time.Time
 	router ginnel.Router
 	sent   map[verdict]bool
@@ -173,19 +191,16 @@ type bench struct {
 }
 
 // decide takes a verdict about a row that was reported at an instant.
-func (b *bench) decide(v verdict, reported time.Time, revoked *time.Time) {
+func (b *bench) decide(v verdict, reported time.Time, j *judgement) {
 	switch {
 	case v == verdict{}:
-		*revoked = time.Time{}
+		*j = judgement{passed: b.epoch}
 		return
-	case b.asOf.Before(reported):
-		b.left = true
-		return
-	case time.Since(*revoked) < revokeAgain:
+	case b.asOf.Before(reported), time.Since(j.revoked) < revokeAgain:
 		b.left = true
 		return
 	}
-	*revoked = time.Now()
+	j.revoked = time.Now()
 	if b.sent[v] {
 		return
 	}

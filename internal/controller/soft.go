@@ -44,7 +44,7 @@ type (
 		unhealthy bool
 		removed   bool
 		at        time.Time // of the report
-		revoked   time.Time // zero: not
+		judgement
 	}
 
 	// edgeRow is an SDK's connection to an edge router.
@@ -55,7 +55,7 @@ type (
 		key        string
 		removed    bool
 		at         time.Time
-		revoked    time.Time
+		judgement
 	}
 
 	endpointKey struct {
@@ -78,7 +78,13 @@ type (
 		received   uint64
 		removed    bool
 		at         time.Time
-		revoked    time.Time
+		judgement
+	}
+
+	// judgement is what the judge has found about a row.
+	judgement struct {
+		passed  uint64    // nothing was wrong with it as of this epoch
+		revoked time.Time // zero: not
 	}
 )
 

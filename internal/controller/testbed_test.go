@@ -285,6 +285,13 @@ func (r *testRouter) conn() *transport.Conn {
 	return r.conns[len(r.conns)-1]
 }
 
+// live gives the ctrl channels that have not ended.
+func (r *testRouter) live() []*transport.Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.conns), func(c *transport.Conn) bool { return c.Err() != nil })
+}
+
 // count gives how many ctrl channels have been accepted so far.
 func (r *testRouter) count() int {
 	r.mu.Lock()

@@ -46,14 +46,14 @@ func (c *Controller) changed(view *store.View, change store.Change) {
 		c.fabric.urgent.fire()
 		c.configs.kick()
 		c.services.kick()
-		c.judge.kick()
+		c.judge.changed()
 	case store.KindIdentity:
 		c.judge.identity(change)
 		c.services.kick()
-		c.judge.kick()
+		c.judge.changed()
 	case store.KindService, store.KindPolicy:
 		c.services.kick()
-		c.judge.kick()
+		c.judge.changed()
 	case store.KindTerminator, store.KindLink:
 		c.configs.kick()
 	case store.KindNetwork, store.KindEnrollment:
