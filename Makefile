@@ -40,6 +40,12 @@ cases: build
 		$(CASES)/check-path ./bin/ginnel $(CASES)/path/*.json; \
 	fi
 
+# Throughput, connections and round trips of a network on this machine, beside a
+# two-hop TLS relay in the same run. BENCH takes more flags: --json, --rounds 1.
+.PHONY: bench
+bench: build
+	@./bin/ginnel perf bench $(BENCH)
+
 # The linter is built on first use, which takes minutes.
 .PHONY: lint
 lint:

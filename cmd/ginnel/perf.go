@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -28,11 +29,13 @@ the near one, and what you want to know between them.
   ginnel perf client --address 127.0.0.1:8081       through a tunneler's proxy
 
   ginnel perf server --service perf --identity bob.json
-  ginnel perf client --service perf --identity alice.json`
+  ginnel perf client --service perf --identity alice.json
+
+  ginnel perf bench      a network of its own beside a chain of TLS relays`
 
 func newPerfCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "perf", Short: "Measure throughput, latency and connection rate", Long: perfHelp}
-	cmd.AddCommand(newPerfServerCmd(), newPerfClientCmd(), newPerfRelayCmd())
+	cmd.AddCommand(newPerfServerCmd(), newPerfClientCmd(), newPerfBenchCmd(), newPerfRelayCmd(), newPerfChildCmd())
 	return cmd
 }
 
@@ -67,10 +70,8 @@ func newPerfServerCmd() *cobra.Command {
 	}
 	listen := cmd.Flags().String("listen", "127.0.0.1:0", "HOST:PORT; anyone who reaches it can make it busy")
 	service, identity := perfService(cmd)
-	child := childFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, stop := childContext(cmd, *child)
-		defer stop()
+		ctx := cmd.Context()
 		if *service == "" {
 			return servePerf(ctx, cmd, *listen, perf.Serve)
 		}
@@ -109,23 +110,36 @@ func servePerf(ctx context.Context, cmd *cobra.Command, listen string, serve fun
 	return serve(ctx, listener)
 }
 
-// childFlag is for the processes of a bench: they must not outlive it.
-func childFlag(cmd *cobra.Command) *bool {
-	child := cmd.Flags().Bool("child", false, "end with standard input")
-	_ = cmd.Flags().MarkHidden("child") // the flag is there
-	return child
-}
-
-// childContext ends, for a child, with standard input too.
-func childContext(cmd *cobra.Command, child bool) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(cmd.Context())
-	if child {
+// newPerfChildCmd runs another command of this program until standard input
+// ends: the processes of a bench must not outlive it.
+func newPerfChildCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:                "child COMMAND...",
+		Short:              "Run a command until standard input ends",
+		Args:               cobra.MinimumNArgs(1),
+		Hidden:             true,
+		DisableFlagParsing: true,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := context.WithCancel(cmd.Context())
+		defer cancel()
+		in := cmd.InOrStdin()
 		go func() {
-			_, _ = io.Copy(io.Discard, cmd.InOrStdin())
+			_, _ = io.Copy(io.Discard, in)
 			cancel()
 		}()
+		root := newRootCmd()
+		root.SetArgs(args)
+		root.SetIn(strings.NewReader(""))
+		root.SetOut(cmd.OutOrStdout())
+		root.SetErr(cmd.ErrOrStderr())
+		err := root.ExecuteContext(ctx)
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
 	}
-	return ctx, cancel
+	return cmd
 }
 
 // perfKinds is what a client can measure, in the order of measurement.

@@ -28,7 +28,7 @@ const perfBenchHelp = `Measure a network beside a yardstick, in turns, round by 
   relay    program - relay - relay - relay - server: three plain processes, TLS between
            them with certificates of the same kind, 64 KiB buffers
 
-All run on this machine, in processes of their own. Shown are the medians of the
+All run on this machine, in processes of their own, as they come. Shown are the medians of the
 rounds, and the median of each round's ratio: above 1 is more than the relay's,
 which is good for throughput and bad for times. CPU time is that of all processes
 between program and server.`
@@ -75,29 +75,49 @@ func bench(ctx context.Context, stderr io.Writer, plan perf.Plan) (found perf.Co
 	if err != nil {
 		return found, err
 	}
-	f := fleet{ctx: ctx, stderr: stderr}
-	defer func() { err = errors.Join(err, f.stop(), os.RemoveAll(dir)) }()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return found, errors.Join(err, os.RemoveAll(dir))
+	}
+	f := fleet{ctx: ctx, log: log}
+	defer func() {
+		err = errors.Join(err, f.stop())
+		if err != nil {
+			showEnd(stderr, log)
+		}
+		err = errors.Join(err, log.Close(), os.RemoveAll(dir))
+	}()
 	if f.program, err = os.Executable(); err != nil {
 		return found, err
 	}
-	server, err := f.start("server")
+	server, _, err := f.start("perf", "server", "--json")
 	if err != nil {
 		return found, err
 	}
-	relay, err := f.relays(dir, server.Ready.Address)
+	relay, err := f.relays(dir, server.Address)
 	if err != nil {
 		return found, err
 	}
-	network, err := f.start("network", "--server", server.Ready.Address)
+	network, err := f.network(dir, server.Address)
 	if err != nil {
 		return found, err
 	}
-	return perf.Compare(ctx, side("ginnel", network), side("relay", relay...), plan)
+	return perf.Compare(ctx, network, relay, plan)
 }
 
-// side gives the network of which the first process is the way in.
-func side(name string, processes ...*perf.Process) perf.Side {
-	s := perf.Side{Name: name, Dial: dialTCP(processes[0].Ready.Address), CPU: perf.CPUOf(processes...)}
+// showEnd writes the end of what the processes had to say.
+func showEnd(stderr io.Writer, log *os.File) {
+	const most = 4 << 10
+	size, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return
+	}
+	_, _ = io.Copy(stderr, io.NewSectionReader(log, max(0, size-most), most))
+}
+
+// side gives the network whose way in is an address.
+func side(name, address string, processes []*perf.Process) perf.Side {
+	s := perf.Side{Name: name, Dial: dialTCP(address), CPU: perf.CPUOf(processes...)}
 	if _, err := s.CPU(); err != nil {
 		s.CPU = nil // not on this system
 	}
@@ -107,18 +127,29 @@ func side(name string, processes ...*perf.Process) perf.Side {
 // fleet is the processes of a bench.
 type fleet struct {
 	ctx     context.Context // of all processes
-	stderr  io.Writer
+	log     *os.File        // what they say on standard error
 	program string
 	running []*perf.Process
 }
 
-func (f *fleet) start(verb string, args ...string) (*perf.Process, error) {
-	p, err := perf.Start(f.ctx, f.stderr, f.program, append([]string{"perf", verb, "--child", "--json"}, args...)...)
+// launch starts a process of this program.
+func (f *fleet) launch(args ...string) (*perf.Process, error) {
+	p, err := perf.Start(f.ctx, f.log, f.program, append([]string{"perf", "child"}, args...)...)
 	if err != nil {
-		return nil, fmt.Errorf("perf %s: %w", verb, err)
+		return nil, err
 	}
 	f.running = append(f.running, p)
 	return p, nil
+}
+
+// start starts a process that says when it serves.
+func (f *fleet) start(args ...string) (perf.Ready, *perf.Process, error) {
+	p, err := f.launch(args...)
+	if err != nil {
+		return perf.Ready{}, nil, err
+	}
+	ready, err := p.Ready()
+	return ready, p, err
 }
 
 // stop ends the processes, the last first.
@@ -133,31 +164,31 @@ func (f *fleet) stop() error {
 }
 
 // relays starts three relays with certificates of a network of their own, from
-// the far end, and gives them in the order of the way.
-func (f *fleet) relays(dir, server string) ([]*perf.Process, error) {
+// the far end.
+func (f *fleet) relays(dir, server string) (perf.Side, error) {
 	ca, err := pki.NewCA("relays", time.Now())
 	if err != nil {
-		return nil, err
+		return perf.Side{}, err
 	}
 	var chain []*perf.Process
 	next := server
 	for _, hop := range []struct{ name, secure string }{{"c", "in"}, {"b", "in,out"}, {"a", "out"}} {
 		own, err := controller.NewCredential(ca, ginnel.Peer{Role: ginnel.RoleRouter, ID: hop.name})
 		if err != nil {
-			return nil, err
+			return perf.Side{}, err
 		}
-		home := filepath.Join(dir, hop.name)
+		home := filepath.Join(dir, "relay-"+hop.name)
 		if err := pki.SaveCredential(home, own); err != nil {
-			return nil, err
+			return perf.Side{}, err
 		}
-		p, err := f.start("relay", "--dir", home, "--next", next, "--tls", hop.secure)
+		ready, p, err := f.start("perf", "relay", "--json", "--dir", home, "--next", next, "--tls", hop.secure)
 		if err != nil {
-			return nil, err
+			return perf.Side{}, err
 		}
-		chain = append([]*perf.Process{p}, chain...)
-		next = p.Ready.Address
+		chain = append(chain, p)
+		next = ready.Address
 	}
-	return chain, nil
+	return side("relay", next, chain), nil
 }
 
 // newPerfRelayCmd gives one relay of the yardstick; bench starts it.
@@ -173,7 +204,6 @@ func newPerfRelayCmd() *cobra.Command {
 	dir := flags.String("dir", "", "directory of a router's key and certificates")
 	next := flags.String("next", "", "HOST:PORT of the next relay or of the server")
 	secure := flags.StringSlice("tls", nil, "where TLS is spoken: in, out")
-	child := childFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		own, err := pki.LoadCredential(*dir)
 		if err != nil {
@@ -183,9 +213,7 @@ func newPerfRelayCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, stop := childContext(cmd, *child)
-		defer stop()
-		return servePerf(ctx, cmd, *listen, relay.Serve)
+		return servePerf(cmd.Context(), cmd, *listen, relay.Serve)
 	}
 	return cmd
 }

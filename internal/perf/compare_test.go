@@ -134,8 +134,8 @@ func TestProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Ready.Address != "127.0.0.1:7" {
-		t.Errorf("got %+v", p.Ready)
+	if ready, err := p.Ready(); err != nil || ready.Address != "127.0.0.1:7" {
+		t.Errorf("got %+v, %v", ready, err)
 	}
 	if used, err := CPUOf(p, p)(); err != nil || used < 0 {
 		t.Errorf("got %s, %v", used, err)
@@ -146,7 +146,14 @@ func TestProcess(t *testing.T) {
 	if _, err := p.CPU(); err == nil {
 		t.Error("a process that has ended has CPU time")
 	}
-	if _, err := Start(t.Context(), os.Stderr, "sh", "-c", "exit 3"); err == nil {
+	early, err := Start(t.Context(), os.Stderr, "sh", "-c", "exit 3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := early.Ready(); err == nil {
 		t.Error("no error of a process that never got ready")
+	}
+	if err := early.Stop(); err == nil {
+		t.Error("no error of a process that failed")
 	}
 }

@@ -6,7 +6,6 @@ package perf
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,23 +18,24 @@ import (
 // Ready is the line of JSON that a process says on its standard output when it
 // serves.
 type Ready struct {
-	Address string `json:"address"` // HOST:PORT
+	Address string   `json:"address"` // HOST:PORT
+	Listen  []string `json:"listen"`  // those of a tunneler
 }
 
 // Process is a part of a measured network that runs on its own. It is to end
 // when its standard input does, so that none outlives who measures.
 type Process struct {
-	Ready Ready
-
-	cmd   *exec.Cmd
-	stdin io.Closer
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	stdout io.Reader
 }
 
 // maxReady bounds the line of Ready.
 const maxReady = 64 << 10
 
-// Start runs a program and waits until it says that it is ready. What it says
-// on standard error goes to stderr. The end of ctx kills it.
+// Start runs a program. What it says on standard error goes to stderr. The end
+// of ctx kills it.
 func Start(ctx context.Context, stderr io.Writer, program string, args ...string) (*Process, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = stderr
@@ -50,12 +50,16 @@ func Start(ctx context.Context, stderr io.Writer, program string, args ...string
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: cmd, stdin: stdin}
-	if err := json.NewDecoder(io.LimitReader(stdout, maxReady)).Decode(&p.Ready); err != nil {
-		_ = cmd.Process.Kill()
-		return nil, fmt.Errorf("%s did not get ready: %w", strings.Join(args, " "), errors.Join(err, p.Stop()))
+	return &Process{name: strings.Join(args, " "), cmd: cmd, stdin: stdin, stdout: stdout}, nil
+}
+
+// Ready waits, once, until the process says that it is ready.
+func (p *Process) Ready() (Ready, error) {
+	var r Ready
+	if err := json.NewDecoder(io.LimitReader(p.stdout, maxReady)).Decode(&r); err != nil {
+		return r, fmt.Errorf("%s did not get ready: %w", p.name, err)
 	}
-	return p, nil
+	return r, nil
 }
 
 // Stop asks the process to end and waits until it has; it kills one that takes

@@ -1,0 +1,216 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
+	"github.com/ginnel/ginnel/internal/perf"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/sdk"
+)
+
+// Names in the network of a bench.
+const (
+	perfEdge    = "edge"
+	perfEgress  = "egress"
+	perfMachine = "client"
+	perfName    = "perf"
+)
+
+// network makes a network as an operator would, each part a process, and gives
+// the way from a tunneler's listener to the server.
+func (f *fleet) network(dir, server string) (perf.Side, error) {
+	n := benchNetwork{fleet: f, dir: dir}
+	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
+	defer cancel()
+	if err := n.startController(ctx); err != nil {
+		return perf.Side{}, err
+	}
+	defer n.client.Close()
+	for _, step := range []func(context.Context) error{
+		func(ctx context.Context) error { return n.startRouter(ctx, perfEdge) },
+		func(ctx context.Context) error { return n.startRouter(ctx, perfEgress) },
+		func(ctx context.Context) error { return n.describe(ctx, server) },
+		n.await,
+		n.startTunneler,
+	} {
+		if err := step(ctx); err != nil {
+			return perf.Side{}, err
+		}
+	}
+	return side("ginnel", n.listen, n.processes), nil
+}
+
+// benchNetwork is a network while it is made.
+type benchNetwork struct {
+	fleet     *fleet
+	dir       string
+	client    *api.Client
+	processes []*perf.Process
+	listen    string
+}
+
+func (n *benchNetwork) path(name string) string { return filepath.Join(n.dir, name) }
+
+func (n *benchNetwork) launch(args ...string) error {
+	p, err := n.fleet.launch(args...)
+	n.processes = append(n.processes, p)
+	return err
+}
+
+// startController makes a network whose controller dials its routers at once.
+func (n *benchNetwork) startController(ctx context.Context) error {
+	home, config := n.path("controller"), n.path("controller.yaml")
+	if err := initController(ctx, home, perfName, "c1"); err != nil {
+		return err
+	}
+	if err := os.WriteFile(config, []byte("dialer: {dialDelay: 0s}\n"), 0o600); err != nil {
+		return err
+	}
+	if err := n.launch("controller", "run", "--dir", home, "--config", config); err != nil {
+		return err
+	}
+	n.client = api.NewSocketClient(filepath.Join(home, socketName))
+	return until(ctx, "the controller", func() (bool, error) {
+		_, err := n.client.Status(ctx)
+		return err == nil, nil
+	})
+}
+
+func (n *benchNetwork) startRouter(ctx context.Context, name string) error {
+	listen, err := freePort()
+	if err != nil {
+		return err
+	}
+	made, err := n.client.Routers().Create(ctx, api.RouterCreate{
+		Router: ginnel.Router{ID: ginnel.RouterID(name)}, CtrlAddresses: []string{"tls:" + listen},
+	})
+	if err != nil {
+		return err
+	}
+	token, err := routerToken(name, pki.Secret(made.Token))
+	if err != nil {
+		return err
+	}
+	cfg, err := initialConfig(token, listen, nil, nil)
+	if err != nil {
+		return err
+	}
+	if err := initRouter(n.path(name), pki.Secret(made.Token), cfg); err != nil {
+		return err
+	}
+	return n.launch("router", "run", "--dir", n.path(name))
+}
+
+// freePort gives a port of this machine that nobody listens on; another program
+// may take it before we do.
+func freePort() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// describe says what the network is for.
+func (n *benchNetwork) describe(ctx context.Context, server string) error {
+	if _, err := n.client.Links().Create(ctx, ginnel.LinkSpec{A: perfEdge, B: perfEgress}); err != nil {
+		return err
+	}
+	if _, err := n.client.Services().Create(ctx, ginnel.Service{ID: perfName, Intercept: &ginnel.Intercept{
+		Addresses: []string{"perf.internal"}, Ports: []string{"80"}, Protocols: []string{"tcp"},
+	}}); err != nil {
+		return err
+	}
+	if _, err := n.client.Terminators().Create(ctx, ginnel.Terminator{
+		Service: perfName, Router: perfEgress, Address: ginnel.Address("tcp:" + server),
+	}); err != nil {
+		return err
+	}
+	for _, p := range []ginnel.Policy{
+		{ID: "dial", Kind: ginnel.DialPolicy, Identities: []string{"@" + perfMachine}, Services: []string{"@" + perfName}},
+		{ID: "edge", Kind: ginnel.EdgeRouterPolicy, Identities: []string{"@" + perfMachine}, Routers: []string{"@" + perfEdge}},
+	} {
+		if _, err := n.client.Policies().Create(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits until both routers are connected and the link is up and measured.
+func (n *benchNetwork) await(ctx context.Context) error {
+	return until(ctx, "routers and their link", func() (bool, error) {
+		routers, err := n.client.Routers().List(ctx)
+		if err != nil {
+			return false, err
+		}
+		links, err := n.client.Links().List(ctx)
+		if err != nil {
+			return false, err
+		}
+		ready := len(links) == 1 && links[0].Up && links[0].Measured
+		for _, r := range routers {
+			ready = ready && r.Connected
+		}
+		return ready, nil
+	})
+}
+
+// startTunneler starts the tunneler of an identity that may use the edge router
+// only, and waits until it gets through.
+func (n *benchNetwork) startTunneler(ctx context.Context) error {
+	made, err := n.client.Identities().Create(ctx, api.IdentityCreate{Identity: ginnel.Identity{ID: perfMachine}})
+	if err != nil {
+		return err
+	}
+	identity, err := sdk.Enroll(ctx, made.Token)
+	if err != nil {
+		return err
+	}
+	file := n.path("client.json")
+	if err := identity.Save(file); err != nil {
+		return err
+	}
+	ready, p, err := n.fleet.start("tunnel", "run", "--json", "--identity", file,
+		"--listen", "127.0.0.1:0=perf.internal:80", "--zone", "internal")
+	if err != nil {
+		return err
+	}
+	n.processes = append(n.processes, p)
+	if len(ready.Listen) != 1 {
+		return fmt.Errorf("the tunneler listens at %q", ready.Listen)
+	}
+	n.listen = ready.Listen[0]
+	return until(ctx, "the way through", func() (bool, error) {
+		_, err := perf.Connect(ctx, dialTCP(n.listen), 1, perf.Bound{Count: 1})
+		return err == nil, nil
+	})
+}
+
+// until asks ready again and again until it says yes.
+func until(ctx context.Context, what string, ready func() (bool, error)) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		yes, err := ready()
+		if err == nil && yes {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: not ready: %w", what, cmp.Or(err, ctx.Err()))
+		}
+	}
+}
