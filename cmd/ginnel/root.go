@@ -31,7 +31,8 @@ func newRootCmd() *cobra.Command {
 		newControllerCmd(),
 		newRouterCmd(), newLinkCmd(), newIdentityCmd(), newServiceCmd(), newTerminatorCmd(), newPolicyCmd(),
 		newCircuitCmd(), newDialerCmd(), newPathCmd(),
-		newPerfCmd(),
+		newDemoCmd(), newLabCmd(), newPerfCmd(),
+		newDialCmd(), newListenCmd(), newTunnelCmd(),
 		newVersionCmd(),
 	)
 	root.InitDefaultHelpCmd()

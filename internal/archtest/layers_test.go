@@ -68,6 +68,7 @@ var layers = map[string][]string{
 	"internal/explain": cores,
 	"internal/perf":    slices.Concat(cores, []string{"sdk"}),
 	"internal/lab":     all,
+	"internal/demo":    all,
 
 	"cmd/ginnel":        all,
 	"internal/archtest": {},

@@ -37,9 +37,9 @@ func (d *demo) dial(ctx context.Context) error {
 		{Name: "connect", Detail: "the program connects; the tunneler takes the connection"},
 		{Name: "edge router", Detail: edgeRouters(x)},
 		{Name: "dial request", Took: total(x.Steps, "dial"), Detail: "signed by " + clientName + ", with the first bytes of end-to-end TLS"},
-		{Name: "choice", Took: total(x.Controller, "authenticate", "choose"), Detail: choice(x)},
-		{Name: "routes", Took: total(x.Controller, "route"), Detail: "sent to " + joined(x.Path) + " at once"},
-		{Name: "confirmed", Detail: confirmed(x)},
+		{Name: "choice", Took: total(x.Controller, "verify", "queue"), Detail: choice(x)},
+		{Name: "routes", Detail: "sent to " + joined(x.Path) + " at once"},
+		{Name: "confirmed", Took: slowest(x.Hops), Detail: confirmed(x)},
 		{Name: "data", Took: total(x.Steps, "handshake"), Detail: fmt.Sprintf("circuit %s is up, encrypted between %s and %s", conn.Circuit(), clientName, conn.Peer())},
 	}
 	for i, e := range steps {
@@ -101,12 +101,21 @@ func total(steps []sdk.Step, names ...string) time.Duration {
 	var sum time.Duration
 	for _, s := range steps {
 		for _, name := range names {
-			if strings.HasPrefix(s.Name, name) {
+			if s.Name == name {
 				sum += s.Took
 			}
 		}
 	}
 	return sum
+}
+
+// slowest gives how long the last router took to answer.
+func slowest(hops []sdk.Hop) time.Duration {
+	var longest time.Duration
+	for _, h := range hops {
+		longest = max(longest, h.Route)
+	}
+	return longest
 }
 
 func joined[T ~string](ids []T) string {

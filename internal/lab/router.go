@@ -44,12 +44,16 @@ func (n *routerNode) address() ginnel.Address { return ginnel.Address("tls:" + n
 func (n *routerNode) config() router.Config {
 	cfg := router.Config{Listen: n.hostport, Advertise: []ginnel.Address{n.address()}}
 	if n.dials {
+		cfg.Groups = []string{dialsItself}
 		for _, c := range n.lab.controllers {
 			cfg.Controllers = append(cfg.Controllers, c.cfg.Listen)
 		}
 	}
 	return cfg
 }
+
+// dialsItself is the group of routers that no controller of a lab shall dial.
+const dialsItself = "dials-itself"
 
 func (n *routerNode) start(ctx context.Context) error {
 	g := n.lab.newGround()
