@@ -213,6 +213,7 @@ func runController(ctx context.Context, dir string, cfg controller.Config, log *
 	served := make(chan struct{})
 	server := &http.Server{
 		Handler: api.New(c.Backend(), buildVersion().Version), ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	go func() {

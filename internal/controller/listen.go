@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -74,6 +75,7 @@ func (l *listener) serve(ctx context.Context) error {
 		Handler:           c.admins(api.New(c.Backend(), c.software)),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
 	}
 	c.running.Go(func() {
 		if err := web.Serve(backlog); !errors.Is(err, http.ErrServerClosed) && ctx.Err() == nil {
