@@ -30,8 +30,8 @@ const perfBenchHelp = `Measure a network beside a yardstick, in turns, round by 
 
 All run on this machine, in processes of their own, as they come. Shown are the medians of the
 rounds, and the median of each round's ratio: above 1 is more than the relay's,
-which is good for throughput and bad for times. CPU time is that of all processes
-between program and server.`
+which is good for throughput and bad for times. CPU time and memory are those of
+all processes between program and server, the controller included.`
 
 // newPerfBenchCmd gives ginnel perf bench, which make bench calls.
 func newPerfBenchCmd() *cobra.Command {
@@ -117,9 +117,9 @@ func showEnd(stderr io.Writer, log *os.File) {
 
 // side gives the network whose way in is an address.
 func side(name, address string, processes []*perf.Process) perf.Side {
-	s := perf.Side{Name: name, Dial: dialTCP(address), CPU: perf.CPUOf(processes...)}
-	if _, err := s.CPU(); err != nil {
-		s.CPU = nil // not on this system
+	s := perf.Side{Name: name, Dial: dialTCP(address), Usage: perf.UsageOf(processes...)}
+	if _, err := s.Usage(); err != nil {
+		s.Usage = nil // not on this system
 	}
 	return s
 }
@@ -239,9 +239,12 @@ func benchTitle(name string, plan perf.Plan) string {
 	titles := map[string]string{
 		perf.OneUp: "1 stream up", perf.OneDown: "1 stream down", perf.ManyUp: many + " up", perf.ManyDown: many + " down",
 		perf.CPUOne: "CPU time, 1 stream up", perf.CPUMany: "CPU time, " + many + " up",
+		perf.LeastUp: "slowest of " + many + " up", perf.LeastDown: "slowest of " + many + " down",
+		perf.MemoryMany: "memory, " + many + " up",
 		perf.ConnectP50: "connect + first byte p50", perf.ConnectP99: "connect + first byte p99",
 		perf.PerSecond: "connections" + inFlight, perf.CPUConnect: "CPU time of each" + inFlight,
 		perf.TripP50: "one-byte round trip p50", perf.TripP99: "one-byte round trip p99",
+		perf.LoadedP50: "round trip beside a stream p50", perf.LoadedP99: "round trip beside a stream p99",
 	}
 	return titles[name]
 }

@@ -15,9 +15,9 @@ import (
 type Side struct {
 	Name string
 	Dial Dial
-	// CPU gives the CPU time that the processes of the network have used so far;
-	// nil: unknown. Those of load and server do not belong to it.
-	CPU func() (time.Duration, error)
+	// Usage gives what the processes of the network use; nil: unknown. Those of
+	// load and server do not belong to it.
+	Usage func() (Usage, error)
 }
 
 // Plan says what Compare measures.
@@ -82,14 +82,19 @@ const (
 	OneDown    = "1_down"
 	ManyUp     = "n_up"
 	ManyDown   = "n_down"
+	LeastUp    = "n_up_least" // the slowest stream's part of its fair share
+	LeastDown  = "n_down_least"
 	CPUOne     = "cpu_1_up"
 	CPUMany    = "cpu_n_up"
+	MemoryMany = "memory_n_up" // of all processes, just after the load
 	ConnectP50 = "connect_p50"
 	ConnectP99 = "connect_p99"
 	PerSecond  = "per_second"
 	CPUConnect = "cpu_connect"
 	TripP50    = "trip_p50"
 	TripP99    = "trip_p99"
+	LoadedP50  = "loaded_p50" // of 64-byte round trips, beside a stream up
+	LoadedP99  = "loaded_p99"
 )
 
 // value is one number of one measurement.
@@ -143,23 +148,31 @@ func warm(ctx context.Context, s Side) error {
 }
 
 func (p Plan) measurements() []measurement {
-	push := func(load Load, name, cpu string) measurement {
-		load.Duration = p.Duration
-		return measurement{name, func(ctx context.Context, s Side) ([]value, error) { return pushed(ctx, s, load, name, cpu) }}
-	}
 	return []measurement{
-		push(Load{Up: 1}, OneUp, CPUOne),
-		push(Load{Down: 1}, OneDown, ""),
-		push(Load{Up: p.Streams}, ManyUp, CPUMany),
-		push(Load{Down: p.Streams}, ManyDown, ""),
+		{OneUp, func(ctx context.Context, s Side) ([]value, error) {
+			return p.push(ctx, s, Load{Up: 1}, names{gbits: OneUp, cpu: CPUOne})
+		}},
+		{OneDown, func(ctx context.Context, s Side) ([]value, error) {
+			return p.push(ctx, s, Load{Down: 1}, names{gbits: OneDown})
+		}},
+		{ManyUp, func(ctx context.Context, s Side) ([]value, error) {
+			return p.push(ctx, s, Load{Up: p.Streams}, names{ManyUp, LeastUp, CPUMany, MemoryMany})
+		}},
+		{ManyDown, func(ctx context.Context, s Side) ([]value, error) {
+			return p.push(ctx, s, Load{Down: p.Streams}, names{gbits: ManyDown, least: LeastDown})
+		}},
 		{"connect", p.connect},
 		{PerSecond, p.rate},
 		{"trip", p.trip},
+		{"loaded trip", p.loaded},
 	}
 }
 
-// pushed measures throughput, and if cpu is given the CPU time for it.
-func pushed(ctx context.Context, s Side, load Load, name, cpu string) ([]value, error) {
+// names of what one load gives; empty: not wanted.
+type names struct{ gbits, least, cpu, memory string }
+
+func (p Plan) push(ctx context.Context, s Side, load Load, n names) ([]value, error) {
+	load.Duration = p.Duration
 	var t Throughput
 	spent, err := s.spent(func() (err error) {
 		t, err = Push(ctx, s.Dial, load)
@@ -172,9 +185,18 @@ func pushed(ctx context.Context, s Side, load Load, name, cpu string) ([]value, 
 	if f == nil {
 		f = t.Down
 	}
-	values := []value{{name, "Gbit/s", f.Gbits}}
-	if cpu != "" && s.CPU != nil && f.Bytes > 0 {
-		values = append(values, value{cpu, "s/GB", spent.Seconds() / (float64(f.Bytes) / 1e9)})
+	values := []value{{n.gbits, "Gbit/s", f.Gbits}}
+	if n.least != "" {
+		values = append(values, value{n.least, "of fair", f.Least})
+	}
+	if s.Usage == nil {
+		return values, nil
+	}
+	if n.cpu != "" && f.Bytes > 0 {
+		values = append(values, value{n.cpu, "s/GB", spent.CPU.Seconds() / (float64(f.Bytes) / 1e9)})
+	}
+	if n.memory != "" {
+		values = append(values, value{n.memory, "MiB", float64(spent.Memory) / (1 << 20)})
 	}
 	return values, nil
 }
@@ -198,8 +220,8 @@ func (p Plan) rate(ctx context.Context, s Side) ([]value, error) {
 		return nil, err
 	}
 	values := []value{{PerSecond, "1/s", c.PerSecond}}
-	if s.CPU != nil && c.Latency.Count > 0 {
-		values = append(values, value{CPUConnect, "ms", milliseconds(spent) / float64(c.Latency.Count)})
+	if s.Usage != nil && c.Latency.Count > 0 {
+		values = append(values, value{CPUConnect, "ms", milliseconds(spent.CPU) / float64(c.Latency.Count)})
 	}
 	return values, nil
 }
@@ -212,20 +234,42 @@ func (p Plan) trip(ctx context.Context, s Side) ([]value, error) {
 	return []value{{TripP50, "ms", d.P50}, {TripP99, "ms", d.P99}}, nil
 }
 
-// spent gives the CPU time that the side's processes use while fn runs.
-func (s Side) spent(fn func() error) (time.Duration, error) {
-	if s.CPU == nil {
-		return 0, fn()
-	}
-	before, err := s.CPU()
+// loaded measures round trips while another connection takes all that it can get.
+func (p Plan) loaded(ctx context.Context, s Side) ([]value, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pushed := make(chan error, 1)
+	go func() {
+		_, err := Push(ctx, s.Dial, Load{Up: 1, Duration: p.Duration})
+		pushed <- err
+	}()
+	const size = 64
+	d, err := Echo(ctx, s.Dial, size, Bound{Duration: p.Duration})
 	if err != nil {
-		return 0, err
+		cancel()
+	}
+	if err := errors.Join(err, <-pushed); err != nil {
+		return nil, err
+	}
+	return []value{{LoadedP50, "ms", d.P50}, {LoadedP99, "ms", d.P99}}, nil
+}
+
+// spent gives the CPU time that the side's processes use while fn runs, and the
+// memory that they have behind it.
+func (s Side) spent(fn func() error) (Usage, error) {
+	if s.Usage == nil {
+		return Usage{}, fn()
+	}
+	before, err := s.Usage()
+	if err != nil {
+		return Usage{}, err
 	}
 	if err := fn(); err != nil {
-		return 0, err
+		return Usage{}, err
 	}
-	after, err := s.CPU()
-	return after - before, err
+	after, err := s.Usage()
+	after.CPU -= before.CPU
+	return after, err
 }
 
 // tally collects the values of all rounds.

@@ -64,9 +64,9 @@ func TestTally(t *testing.T) {
 func TestCompare(t *testing.T) {
 	server := run(t, Serve)
 	var used time.Duration
-	cpu := func() (time.Duration, error) {
+	usage := func() (Usage, error) {
 		used += time.Second
-		return used, nil
+		return Usage{CPU: used, Memory: 1 << 20}, nil
 	}
 	var order []string
 	plan := Plan{Rounds: 2, Duration: brief, Streams: 2, Connects: 3, InFlight: 2, Tell: func(round int, side, what string) {
@@ -74,7 +74,7 @@ func TestCompare(t *testing.T) {
 			order = append(order, fmt.Sprint(side, round))
 		}
 	}}
-	got, err := Compare(t.Context(), Side{"relay", chain(t, 1), cpu}, Side{"tcp", to(server), cpu}, plan)
+	got, err := Compare(t.Context(), Side{"relay", chain(t, 1), usage}, Side{"tcp", to(server), usage}, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,10 @@ func TestCompare(t *testing.T) {
 	if got.A != "relay" || got.B != "tcp" || got.Rounds != 2 {
 		t.Errorf("got %+v", got)
 	}
-	for _, name := range []string{OneUp, CPUOne, OneDown, ManyUp, CPUMany, ManyDown, ConnectP50, ConnectP99, PerSecond, CPUConnect, TripP50, TripP99} {
+	for _, name := range []string{
+		OneUp, CPUOne, OneDown, ManyUp, LeastUp, CPUMany, MemoryMany, ManyDown, LeastDown,
+		ConnectP50, ConnectP99, PerSecond, CPUConnect, TripP50, TripP99, LoadedP50, LoadedP99,
+	} {
 		if f := got.Figure(name); f.A <= 0 || f.B <= 0 || f.Ratio <= 0 || f.Unit == "" {
 			t.Errorf("%s: got %+v", name, f)
 		}
@@ -117,13 +120,13 @@ func TestCompareFails(t *testing.T) {
 }
 
 func TestParseStat(t *testing.T) {
-	const line = "42 (a) b (c)) S 1 42 42 0 -1 4194560 1 2 3 4 150 25 7 8 20 0 5 0 1 2 3\n"
-	if got, err := parseStat(line); err != nil || got != 1750*time.Millisecond {
-		t.Errorf("got %s, %v", got, err)
+	const line = "42 (a) b (c)) S 1 42 42 0 -1 4194560 1 2 3 4 150 25 7 8 20 0 5 0 99 777 3 18446744073709551615 1 2\n"
+	if got, err := parseStat(line, 4096); err != nil || got != (Usage{1750 * time.Millisecond, 3 * 4096}) {
+		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, bad := range []string{"", "42", "42 (x) S 1 2", strings.Replace(line, "150", "x", 1), strings.Replace(line, "25", "-", 1)} {
-		if got, err := parseStat(bad); err == nil {
-			t.Errorf("%q: got %s", bad, got)
+		if got, err := parseStat(bad, 4096); err == nil {
+			t.Errorf("%q: got %+v", bad, got)
 		}
 	}
 }
@@ -137,14 +140,18 @@ func TestProcess(t *testing.T) {
 	if ready, err := p.Ready(); err != nil || ready.Address != "127.0.0.1:7" {
 		t.Errorf("got %+v, %v", ready, err)
 	}
-	if used, err := CPUOf(p, p)(); err != nil || used < 0 {
-		t.Errorf("got %s, %v", used, err)
+	one, err := p.Usage()
+	if err != nil || one.Memory <= 0 {
+		t.Errorf("got %+v, %v", one, err)
+	}
+	if both, err := UsageOf(p, p)(); err != nil || both.Memory < one.Memory {
+		t.Errorf("got %+v, %v", both, err)
 	}
 	if err := p.Stop(); err != nil {
 		t.Errorf("got %v", err)
 	}
-	if _, err := p.CPU(); err == nil {
-		t.Error("a process that has ended has CPU time")
+	if _, err := p.Usage(); err == nil {
+		t.Error("a process that has ended uses something")
 	}
 	early, err := Start(t.Context(), os.Stderr, "sh", "-c", "exit 3")
 	if err != nil {

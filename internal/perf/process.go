@@ -71,46 +71,52 @@ func (p *Process) Stop() error {
 	return p.cmd.Wait()
 }
 
-// CPU gives the CPU time that the process has used so far, to 10 ms. It knows
-// how on Linux.
-func (p *Process) CPU() (time.Duration, error) {
+// Usage is what processes use.
+type Usage struct {
+	CPU    time.Duration // so far, to 10 ms
+	Memory int64         // resident, bytes
+}
+
+// Usage gives what the process uses. It knows how on Linux.
+func (p *Process) Usage() (Usage, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
-		return 0, fmt.Errorf("CPU time: %w", err)
+		return Usage{}, fmt.Errorf("usage of a process: %w", err)
 	}
-	return parseStat(string(text))
+	return parseStat(string(text), int64(os.Getpagesize()))
 }
 
-// parseStat gives user and system time out of /proc/PID/stat (proc_pid_stat(5)).
-func parseStat(text string) (time.Duration, error) {
+// parseStat reads /proc/PID/stat (proc_pid_stat(5)).
+func parseStat(text string, page int64) (Usage, error) {
 	// The name of the program, in parentheses, may hold anything.
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	const utime, stime = 14 - 3, 15 - 3 // fields are numbered from 1, the third is our first
-	if len(fields) <= stime {
-		return 0, fmt.Errorf("CPU time: %q is no line of a process", text)
+	const utime, stime, rss = 14 - 3, 15 - 3, 24 - 3 // fields are numbered from 1, the third is our first
+	if len(fields) <= rss {
+		return Usage{}, fmt.Errorf("usage of a process: %q is no line of one", text)
 	}
-	user, err := strconv.ParseInt(fields[utime], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("CPU time: %w", err)
-	}
-	system, err := strconv.ParseInt(fields[stime], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("CPU time: %w", err)
+	var numbers [3]int64
+	for i, at := range []int{utime, stime, rss} {
+		n, err := strconv.ParseInt(fields[at], 10, 64)
+		if err != nil {
+			return Usage{}, fmt.Errorf("usage of a process: %w", err)
+		}
+		numbers[i] = n
 	}
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on every architecture that Go knows
-	return time.Duration(user+system) * tick, nil
+	return Usage{CPU: time.Duration(numbers[0]+numbers[1]) * tick, Memory: numbers[2] * page}, nil
 }
 
-// CPUOf sums up the CPU time of processes.
-func CPUOf(processes ...*Process) func() (time.Duration, error) {
-	return func() (time.Duration, error) {
-		var sum time.Duration
+// UsageOf sums up what processes use.
+func UsageOf(processes ...*Process) func() (Usage, error) {
+	return func() (Usage, error) {
+		var sum Usage
 		for _, p := range processes {
-			used, err := p.CPU()
+			used, err := p.Usage()
 			if err != nil {
-				return 0, err
+				return Usage{}, err
 			}
-			sum += used
+			sum.CPU += used.CPU
+			sum.Memory += used.Memory
 		}
 		return sum, nil
 	}
