@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -216,7 +217,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		if inner, ok := err.(*url.Error); ok {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err
 		}
 		return nil, fmt.Errorf("reach the controller: %w", err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/ginnel/ginnel"
 )
@@ -76,10 +77,12 @@ func errorOf(d *document) error {
 	if code.UnmarshalText([]byte(d.Title)) == nil && code != ginnel.CodeOK {
 		return &ginnel.DialError{Code: code, Message: d.Detail, Circuit: d.Circuit, Attempts: d.Attempts}
 	}
-	detail := d.Detail
+	var b strings.Builder
+	b.WriteString(d.Detail)
 	for _, e := range d.Errors {
-		detail += fmt.Sprintf("; %s: %s", e["location"], e["message"])
+		fmt.Fprintf(&b, "; %s: %s", e["location"], e["message"])
 	}
+	detail := b.String()
 	for kind, status := range statusOf {
 		if status == d.Status {
 			return &Problem{Kind: kind, Message: detail}

@@ -71,7 +71,7 @@ func DialSocket(ctx context.Context, path string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", short)
 	if err != nil {
-		if op, ok := err.(*net.OpError); ok {
+		if op, ok := errors.AsType[*net.OpError](err); ok {
 			err = op.Err
 		}
 		return nil, fmt.Errorf("%s: %w", path, err)
