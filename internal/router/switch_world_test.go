@@ -51,6 +51,8 @@ func newFabric(w *world, links ...[2]string) *fabric {
 		if err := f.c.dial(id); err != nil {
 			w.t.Fatal(err)
 		}
+	}
+	for id := range targets {
 		f.configure(id, 1, targets[id])
 	}
 	for _, r := range f.routers {
