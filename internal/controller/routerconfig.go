@@ -190,15 +190,15 @@ func (c *Controller) linkPlan(view *store.View) map[ginnel.RouterID][]*wire.Link
 	plan := make(map[ginnel.RouterID][]*wire.LinkTarget)
 	for _, id := range slices.Sorted(maps.Keys(links)) {
 		l := links[id]
-		plan[l.low] = append(plan[l.low], target(l, l.high, peers))
-		plan[l.high] = append(plan[l.high], target(l, l.low, peers))
+		plan[l.low] = append(plan[l.low], target(view, l, l.high, peers))
+		plan[l.high] = append(plan[l.high], target(view, l, l.low, peers))
 	}
 	return plan
 }
 
 // target gives a link as the router at its other end than peer is told it. The
 // higher id dials, unless the lower is known to have no address.
-func target(l planned, peer ginnel.RouterID, peers map[ginnel.RouterID]*wire.RouterHello) *wire.LinkTarget {
+func target(view *store.View, l planned, peer ginnel.RouterID, peers map[ginnel.RouterID]*wire.RouterHello) *wire.LinkTarget {
 	dialer := l.high
 	if low := peers[l.low]; low != nil && len(linkAddresses(low)) == 0 {
 		dialer = l.low
@@ -206,6 +206,9 @@ func target(l planned, peer ginnel.RouterID, peers map[ginnel.RouterID]*wire.Rou
 	t := &wire.LinkTarget{Id: string(l.id), Peer: string(peer), StaticCost: int64(l.cost), Dial: dialer != peer}
 	if t.Dial {
 		t.Addresses = linkAddresses(peers[peer])
+	}
+	if r, ok := view.Routers().Get(peer); ok {
+		t.Key = r.Key // not enrolled: empty, and nobody is taken for it
 	}
 	return t
 }

@@ -104,7 +104,9 @@ func (ls *links) setTargets(list []*wire.LinkTarget) {
 			continue
 		}
 		ls.loop.Send(dialer.Updated{Key: dialer.Key(id)})
-		if l := ls.up[id]; l != nil && l.state.GetStaticCost() != t.GetStaticCost() {
+		if l := ls.up[id]; l != nil && !isPeer(l.conn, t) { // it was enrolled anew
+			l.conn.Close(errUnlinked)
+		} else if l != nil && l.state.GetStaticCost() != t.GetStaticCost() {
 			ls.reportLocked(l, func(s *wire.LinkState) { s.StaticCost = t.GetStaticCost() })
 		}
 	}
@@ -136,30 +138,35 @@ func (ls *links) dropLocked(id ginnel.LinkID) {
 	ls.r.report.link(&wire.LinkState{Id: string(id), Removed: true})
 }
 
-// expects reports whether the peer shall be linked: by that link, or by any
-// when id is empty.
-func (ls *links) expects(peer, id string) bool {
+// expects reports whether the peer shall be linked, with the key that it has:
+// by that link, or by any when id is empty.
+func (ls *links) expects(conn *transport.Conn, id string) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if id != "" {
-		return ls.targets[ginnel.LinkID(id)].GetPeer() == peer
+		return isPeer(conn, ls.targets[ginnel.LinkID(id)])
 	}
 	for _, t := range ls.targets {
-		if t.GetPeer() == peer {
+		if isPeer(conn, t) {
 			return true
 		}
 	}
 	return false
 }
 
+// isPeer reports whether a connection is to the router that a target means.
+func isPeer(conn *transport.Conn, t *wire.LinkTarget) bool {
+	return t.GetPeer() == conn.Peer().ID && t.GetKey() == conn.KeyHash()
+}
+
 // await is expects, and waits a little for a controller to say so: the two ends
 // of a new link do not hear of it at the same instant.
-func (ls *links) await(ctx context.Context, peer, id string) bool {
+func (ls *links) await(ctx context.Context, conn *transport.Conn, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, targetWait)
 	defer cancel()
 	for {
 		news := ls.news.next()
-		if ls.expects(peer, id) {
+		if ls.expects(conn, id) {
 			return true
 		}
 		select {
@@ -219,7 +226,7 @@ func (ls *links) accept(ctx context.Context, conn *transport.Conn) {
 // dialed: the other end names the link.
 func (ls *links) greet(ctx context.Context, conn *transport.Conn, id ginnel.LinkID) (*link, error) {
 	peer := conn.Peer().ID
-	if !ls.await(ctx, peer, string(id)) {
+	if !ls.await(ctx, conn, string(id)) {
 		conn.Close(fmt.Errorf("%w: of %s", errUnexpected, peer))
 		return nil, conn.Err()
 	}
@@ -230,7 +237,7 @@ func (ls *links) greet(ctx context.Context, conn *transport.Conn, id ginnel.Link
 		own.Connection = ls.registry.Next()
 		g.Decide = func(ctx context.Context, hello *wire.Hello) *wire.Verdict {
 			named := cmp.Or(string(id), hello.GetLink())
-			if named != cmp.Or(hello.GetLink(), named) || !ls.await(ctx, peer, named) {
+			if named != cmp.Or(hello.GetLink(), named) || !ls.await(ctx, conn, named) {
 				return transport.Refuse(ginnel.RouterErrInvalidLinkDestination, fmt.Sprintf("link %q is not expected here", named))
 			}
 			return ls.registry.Admit(ctx, ginnel.LinkID(named), own.GetConnection(), conn)
@@ -242,7 +249,7 @@ func (ls *links) greet(ctx context.Context, conn *transport.Conn, id ginnel.Link
 	}
 	l := newLink(ls, conn, cmp.Or(id, ginnel.LinkID(a.Hello.GetLink())), a)
 	if !decides {
-		if !ls.expects(peer, string(l.id)) || l.id == "" {
+		if !ls.expects(conn, string(l.id)) || l.id == "" {
 			conn.Close(fmt.Errorf("%w: %q of %s", errUnexpected, l.id, peer))
 			return nil, conn.Err()
 		}

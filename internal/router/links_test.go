@@ -288,6 +288,34 @@ func TestL14_CorrectedLinkAddress(t *testing.T) {
 	})
 }
 
+// A router that has the right name and certificate but another key than the
+// store knows is not linked: it was enrolled anew, or never.
+func TestLinkWithAnotherKeyIsRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.controller("c1")
+		r1, _ := w.router("r1"), w.router("r2")
+		for _, id := range []string{"r1", "r2"} {
+			if err := c.dial(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		other := target("r1", "r2", "", true)
+		other.Key = "another"
+		c.channel("r2").configure(1, target("r2", "r1", "", false))
+		c.channel("r1").configure(1, other)
+		w.pass(time.Minute)
+		if s := r1.Status(); len(s.Links) != 1 || s.Links[0].Up {
+			t.Errorf("got %+v", s.Links)
+		}
+		c.channel("r1").configure(2, target("r1", "r2", "", true))
+		w.until(r1, 10*time.Second, "measured", measured)
+		again := target("r1", "r2", "", true)
+		again.Key = "another"
+		c.channel("r1").configure(3, again)
+		w.until(r1, time.Second, "down", func(s Status) bool { return !s.Links[0].Up })
+	})
+}
+
 func TestL42_NoiseIsNotReported(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.net.SetLatency("r1", "r2", 20*time.Millisecond)

@@ -4,6 +4,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -45,6 +46,9 @@ type world struct {
 	ca  *pki.CA
 	ctx context.Context
 	wg  sync.WaitGroup
+	// keys of routers, as a controller has them stored; only the test's goroutine
+	// writes it.
+	keys map[string]string
 }
 
 // inWorld runs a test in a bubble.
@@ -56,7 +60,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		w := &world{t: t, net: pipe.New(), ca: ca, ctx: ctx}
+		w := &world{t: t, net: pipe.New(), ca: ca, ctx: ctx, keys: map[string]string{}}
 		defer w.wg.Wait()
 		defer cancel()
 		test(w)
@@ -90,6 +94,7 @@ func (w *world) issue(peer ginnel.Peer, ago time.Duration) *pki.Credential {
 // enrolled gives memory that holds a credential.
 func (w *world) enrolled(id string, ago time.Duration) *Memory {
 	c := w.issue(routerPeer(id), ago)
+	w.keys[id] = c.KeyHash()
 	return &Memory{key: c.Key, credential: c}
 }
 
@@ -428,8 +433,12 @@ func (ch *doubleChannel) configure(revision int64, targets ...*wire.LinkTarget) 
 	ch.send(&wire.RouterConfig{Revision: revision, Pages: 1, Links: targets})
 }
 
+// send sends a page; a link that says no key of its peer gets the stored one.
 func (ch *doubleChannel) send(cfg *wire.RouterConfig) {
 	ch.d.w.t.Helper()
+	for _, t := range cfg.GetLinks() {
+		t.Key = cmp.Or(t.Key, ch.d.w.keys[t.GetPeer()])
+	}
 	if err := ch.conn.Notify(&wire.Message{Body: &wire.Message_RouterConfig{RouterConfig: cfg}}); err != nil {
 		ch.d.w.t.Fatal(err)
 	}

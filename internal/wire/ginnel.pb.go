@@ -3306,6 +3306,7 @@ type LinkTarget struct {
 	Addresses     []string               `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	StaticCost    int64                  `protobuf:"varint,4,opt,name=static_cost,json=staticCost,proto3" json:"static_cost,omitempty"`
 	Dial          bool                   `protobuf:"varint,5,opt,name=dial,proto3" json:"dial,omitempty"` // this router dials; else it waits
+	Key           string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`    // SHA-256 of the peer's public key, hex, as stored
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3373,6 +3374,13 @@ func (x *LinkTarget) GetDial() bool {
 		return x.Dial
 	}
 	return false
+}
+
+func (x *LinkTarget) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 type HostedTerminator struct {
@@ -5337,7 +5345,7 @@ const file_ginnel_proto_rawDesc = "" +
 	"\x05links\x18\x04 \x03(\v2\x17.ginnel.wire.LinkTargetR\x05links\x12?\n" +
 	"\vterminators\x18\x05 \x03(\v2\x1d.ginnel.wire.HostedTerminatorR\vterminators\x12\x1a\n" +
 	"\bquiesced\x18\x06 \x01(\bR\bquiesced\x12\x10\n" +
-	"\x03key\x18\a \x01(\fR\x03key\"\x83\x01\n" +
+	"\x03key\x18\a \x01(\fR\x03key\"\x95\x01\n" +
 	"\n" +
 	"LinkTarget\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -5345,7 +5353,8 @@ const file_ginnel_proto_rawDesc = "" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\x12\x1f\n" +
 	"\vstatic_cost\x18\x04 \x01(\x03R\n" +
 	"staticCost\x12\x12\n" +
-	"\x04dial\x18\x05 \x01(\bR\x04dial\"V\n" +
+	"\x04dial\x18\x05 \x01(\bR\x04dial\x12\x10\n" +
+	"\x03key\x18\x06 \x01(\tR\x03key\"V\n" +
 	"\x10HostedTerminator\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x18\n" +
