@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -171,7 +172,12 @@ func (d *dials) observe(at time.Time, action dialer.Action) {
 	case dialer.Moved:
 		d.c.metrics.moved(a)
 		ev := d.event(at, a)
-		log.Debug("dial state", "router_id", string(a.Key), "from", ev.From, "to", ev.To, "why", a.Why, "delay", a.RetryDelay, "err", ev.Error)
+		level := slog.LevelDebug
+		if ev.Error != "" {
+			level = slog.LevelInfo // somebody may wonder; the delay keeps it rare
+		}
+		log.Log(context.Background(), level, "dial state", "router_id", string(a.Key), "from", ev.From, "to", ev.To,
+			"why", a.Why, "address", ev.Address, "delay", a.RetryDelay, "err", ev.Error)
 		d.watchers.publish(ev)
 		if a.To == dialer.None {
 			delete(d.failures, a.Key)

@@ -358,7 +358,7 @@ func TestL17_DialsCross(t *testing.T) {
 		r := b.router("r1")
 		r.listen("tls:r1:1")
 		rng := rand.New(rand.NewPCG(17, 17))
-		for range 150 {
+		for range 100 {
 			b.net.SetLatency("c1", "r1", time.Duration(rng.Int64N(4))*time.Millisecond)
 			b.update(func(tx *store.Tx) error {
 				router, err := tx.Routers().Get("r1")

@@ -214,25 +214,28 @@ func (f *fabric) dropLocked(id ginnel.RouterID) {
 	f.urgent.fire()
 }
 
-// apply puts a page of rows in. A page of an older channel changes nothing.
-func (f *fabric) apply(ch *channel, page softPage) {
-	gone := f.applied(ch, page)
+// apply puts a page of rows in, and reports whether there is a link now that
+// was not there before. A page of an older channel changes nothing.
+func (f *fabric) apply(ch *channel, page softPage) (linked bool) {
+	gone, linked := f.applied(ch, page)
 	for _, id := range gone {
 		f.c.circuits.linkGone(id)
 	}
+	return linked
 }
 
-// applied gives the links that were up and are no longer.
-func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID) {
+// applied is apply; it gives the links that were up and are no longer.
+func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, linked bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.routers[ch.router]
 	if s == nil || s.ch != ch {
-		return nil
+		return nil, false
 	}
 	for _, row := range page.links {
 		old, known := s.links[row.ID]
 		was, is := known && old.Up, row.Up && !row.removed
+		linked = linked || !known && !row.removed
 		if s.links[row.ID] = row.Link; row.removed {
 			delete(s.links, row.ID)
 		}
@@ -268,7 +271,7 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID) {
 		s.complete = true
 		f.urgent.fire()
 	}
-	return gone
+	return gone, linked
 }
 
 func (f *fabric) putTerminatorLocked(s *softState, row *terminatorRow) {

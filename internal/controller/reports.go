@@ -89,7 +89,7 @@ func (c *Controller) takeReport(ch *channel, page *wire.State) {
 		c.keep(ch, err, func() { rows.endpoints = append(rows.endpoints, row) })
 	}
 	rows.end = page.GetEnd()
-	c.fabric.apply(ch, rows)
+	linked := c.fabric.apply(ch, rows)
 	if rows.end {
 		c.log.Debug("router has reported", "router_id", string(ch.router), "connection", ch.number)
 		c.ready.settled(ch.router)
@@ -100,7 +100,7 @@ func (c *Controller) takeReport(ch *channel, page *wire.State) {
 		}
 	}
 	// A link that is new to us may be one that the router has only to be told to keep.
-	if rows.end || len(rows.links) > 0 {
+	if rows.end || linked {
 		c.configs.kick()
 	}
 	if rows.end {
