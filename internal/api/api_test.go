@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +23,10 @@ import (
 	"github.com/ginnel/ginnel"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// net/http waits half a second before it closes on a client that sends too much.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // links is a Collection in memory.
 type links struct {
@@ -104,6 +108,13 @@ func (dialer) WatchDials(ctx context.Context) iter.Seq[DialEvent] {
 
 func serve(t *testing.T, path string) *Client {
 	t.Helper()
+	c, _ := serveUntil(t, path)
+	return c
+}
+
+// serveUntil gives a client and what stops its server.
+func serveUntil(t *testing.T, path string) (*Client, func()) {
+	t.Helper()
 	ln, err := ListenSocket(path)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +136,7 @@ func serve(t *testing.T, path string) *Client {
 		_ = srv.Close()
 		<-done
 	})
-	return c
+	return c, func() { _ = srv.Close() }
 }
 
 func TestCollectionOverSocket(t *testing.T) {
@@ -231,5 +242,97 @@ func TestSocketOfADeadProcessIsReplaced(t *testing.T) {
 	ln.Close()
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket stays behind: %v", err)
+	}
+}
+
+func TestWatchEndsWithTheServer(t *testing.T) {
+	c, stop := serveUntil(t, filepath.Join(t.TempDir(), "s"))
+	var last error
+	n := 0
+	for _, err := range c.WatchDials(t.Context()) {
+		last = err
+		if n++; n == 2 {
+			stop()
+		}
+	}
+	if n != 3 || last == nil || !strings.Contains(last.Error(), "watch dials") {
+		t.Errorf("got %d elements, the last with %v", n, last)
+	}
+}
+
+func TestWatchEndsWithItsContext(t *testing.T) {
+	c := serve(t, filepath.Join(t.TempDir(), "s"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := 0
+	for _, err := range c.WatchDials(ctx) {
+		if err != nil {
+			t.Error(err)
+		}
+		if n++; n == 2 {
+			cancel()
+		}
+	}
+	if n != 2 {
+		t.Errorf("got %d elements, want 2", n)
+	}
+}
+
+func TestUnknownRoutesGiveProblems(t *testing.T) {
+	c := serve(t, filepath.Join(t.TempDir(), "s"))
+	for _, path := range []string{"/", "/v1/nothing", pathRouters, pathLinks + "/a/b/c"} { // routers: not served here
+		err := c.do(t.Context(), http.MethodGet, path, nil, nil)
+		if p, ok := errors.AsType[*Problem](err); !ok || p.Kind != ginnel.KindNotFound || !strings.Contains(p.Message, path) {
+			t.Errorf("%s: got %#v", path, err)
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, c.base+pathLinks, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got := resp.Header.Get("Content-Type"); got != "application/problem+json" || resp.StatusCode/100 != 4 {
+		t.Errorf("got %s, %s", resp.Status, got)
+	}
+}
+
+func TestTooMuchIsRefused(t *testing.T) {
+	c := serve(t, filepath.Join(t.TempDir(), "s"))
+	big := map[string]any{"a": strings.Repeat("x", 2*maxBody), "b": "r2"}
+	err := c.do(t.Context(), http.MethodPost, pathLinks, big, nil)
+	if p, ok := errors.AsType[*Problem](err); !ok || p.Kind != ginnel.KindInvalid {
+		t.Errorf("body: got %v", err)
+	}
+	_, err = c.Links().Get(t.Context(), strings.Repeat("x", 513))
+	if p, ok := errors.AsType[*Problem](err); !ok || p.Kind != ginnel.KindInvalid {
+		t.Errorf("id: got %v", err)
+	}
+}
+
+// Who finds no controller is told where it looked, and why that failed.
+func TestNobodyServes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	c := NewSocketClient(path)
+	defer c.Close()
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	ln.Close()
+	_, err = c.Status(t.Context())
+	if err == nil || !strings.Contains(err.Error(), path) || !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dead: got %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Status(t.Context())
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("missing: got %v", err)
 	}
 }

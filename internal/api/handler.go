@@ -6,6 +6,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"time"
@@ -57,6 +58,7 @@ func New(b Backend, software string) http.Handler {
 	registerToken(a, b, ginnel.RoleIdentity, pathIdentities)
 	registerCircuits(a, b.Circuits)
 	registerDialer(a, b.Dialer)
+	mux.HandleFunc("/", unknown)
 	return http.MaxBytesHandler(mux, maxBody)
 }
 
@@ -71,6 +73,17 @@ func schemaName(t reflect.Type, hint string) string {
 		return "Noun" + name
 	}
 	return name
+}
+
+// unknown answers what nothing is registered for.
+func unknown(w http.ResponseWriter, r *http.Request) {
+	d := &document{
+		Title: http.StatusText(http.StatusNotFound), Status: http.StatusNotFound,
+		Detail: fmt.Sprintf("this controller does not know %s %s", r.Method, r.URL.Path),
+	}
+	w.Header().Set("Content-Type", d.ContentType(""))
+	w.WriteHeader(d.Status)
+	_ = json.NewEncoder(w).Encode(d) // fails when nobody listens any more
 }
 
 // reply is a response with a body.

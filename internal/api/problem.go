@@ -88,5 +88,11 @@ func errorOf(d *document) error {
 			return &Problem{Kind: kind, Message: detail}
 		}
 	}
+	switch {
+	case d.Status == http.StatusUnauthorized:
+		return &Problem{Kind: ginnel.KindNotPermitted, Message: detail}
+	case d.Status/100 == 4: // of HTTP itself: malformed, too large, of no known type
+		return &Problem{Kind: ginnel.KindInvalid, Message: detail}
+	}
 	return &Problem{Kind: ginnel.KindInternal, Message: detail}
 }
