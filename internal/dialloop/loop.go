@@ -67,8 +67,11 @@ type Loop struct {
 	machine *dialer.Dialer
 	stopped chan struct{}
 
+	wall func() time.Time // time.Now, but in tests of a clock that jumps
+
 	mu      sync.Mutex
 	inbox   []any // dialer.Event or request, in order
+	ended   bool  // nothing is taken any more
 	waiting chan struct{}
 
 	// Owned by Run.
@@ -89,6 +92,7 @@ func New(opts Options) *Loop {
 	return &Loop{
 		opts:    opts,
 		machine: dialer.New(opts.Config, opts.Random, opts.Source),
+		wall:    time.Now,
 		stopped: make(chan struct{}),
 		waiting: make(chan struct{}, 1),
 		dials:   make(map[uint64]context.CancelFunc),
@@ -116,7 +120,9 @@ func (l *Loop) Ask(ctx context.Context, fn func(*dialer.Dialer)) error {
 
 func (l *Loop) post(v any) {
 	l.mu.Lock()
-	l.inbox = append(l.inbox, v)
+	if !l.ended {
+		l.inbox = append(l.inbox, v)
+	}
 	l.mu.Unlock()
 	select {
 	case l.waiting <- struct{}{}:
@@ -134,10 +140,9 @@ func (l *Loop) take() []any {
 }
 
 // Run runs the loop until ctx ends, then hangs up what is being dialed and
-// waits for it. It is called once.
+// waits for it; connections that came too late are closed. It is called once.
 func (l *Loop) Run(ctx context.Context) {
-	defer l.running.Wait()
-	defer close(l.stopped)
+	defer l.end()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
@@ -162,10 +167,30 @@ func (l *Loop) Run(ctx context.Context) {
 		case <-timer.C:
 			l.step(ctx, dialer.Tick{})
 		case <-clock.C:
-			if watch.Jumped(time.Now(), time.Since(start)) {
+			if watch.Jumped(l.wall(), time.Since(start)) {
 				l.step(ctx, dialer.ClockJump{})
 			}
 		}
+	}
+}
+
+// end waits for the dials and gives their late connections back.
+func (l *Loop) end() {
+	close(l.stopped)
+	l.running.Wait()
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	for _, v := range l.take() {
+		l.discard(v)
+	}
+}
+
+// discard takes what comes too late. A connection that nobody has been told of
+// is closed; who asks is told by stopped.
+func (l *Loop) discard(v any) {
+	if done, ok := v.(dialer.DialDone); ok && done.Err == nil {
+		l.opts.Close(done.Key, done.Conn)
 	}
 }
 
@@ -180,6 +205,10 @@ func (l *Loop) arm(timer *time.Timer) {
 
 func (l *Loop) handle(ctx context.Context, all []any) {
 	for _, v := range all {
+		if ctx.Err() != nil {
+			l.discard(v)
+			continue
+		}
 		switch v := v.(type) {
 		case request:
 			v.ask(l.machine)
@@ -201,8 +230,7 @@ func (l *Loop) step(ctx context.Context, ev dialer.Event) {
 		case dialer.Dial:
 			l.dial(ctx, a)
 		case dialer.Hangup:
-			l.dials[a.Attempt]()
-			delete(l.dials, a.Attempt)
+			l.hangUp(a.Attempt)
 		case dialer.Close:
 			l.opts.Close(a.Key, a.Conn)
 		case dialer.Scan:
@@ -226,6 +254,11 @@ func (l *Loop) forget(ev dialer.Event) {
 	default:
 		return
 	}
+	l.hangUp(attempt)
+}
+
+// hangUp ends the context of a dial, if it is still known.
+func (l *Loop) hangUp(attempt uint64) {
 	if cancel := l.dials[attempt]; cancel != nil {
 		cancel()
 		delete(l.dials, attempt)
