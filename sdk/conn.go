@@ -89,6 +89,10 @@ func (c *Conn) Incoming() Incoming { return c.incoming }
 // Backend gives what ListenOptions.Connect gave for this connection, or nil.
 func (c *Conn) Backend() io.Closer { return c.backend }
 
+// Done is closed when nothing of the connection is left: it was reset, or both
+// ends have closed it and know that all has arrived.
+func (c *Conn) Done() <-chan struct{} { return c.end.Stream().Done() }
+
 // LocalAddr names this end.
 func (c *Conn) LocalAddr() net.Addr { return c.end.LocalAddr() }
 

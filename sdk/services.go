@@ -58,7 +58,7 @@ func newServices(c *Client) *services {
 }
 
 // Services gives the services that the identity may dial or host, by id: as last
-// heard, and none before the first list has come. See Changed.
+// heard, and nil before the first list has come. See Changed.
 func (c *Client) Services() []Service {
 	c.services.mu.Lock()
 	defer c.services.mu.Unlock()

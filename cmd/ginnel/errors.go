@@ -106,20 +106,20 @@ func (r reporter) lines(err error) {
 // same word: the code of a DialError, else USAGE or FAILED.
 func (r reporter) object(err error, status int) {
 	out := struct {
-		Error    string           `json:"error"`
-		Code     string           `json:"code"`
-		Message  string           `json:"message"`
-		Circuit  ginnel.CircuitID `json:"circuit,omitempty"`
-		Attempts []ginnel.Attempt `json:"attempts,omitzero"`
-		Retry    string           `json:"retry_after,omitempty"`
-		Hints    []string         `json:"hints,omitempty"`
+		Error    string            `json:"error"`
+		Code     string            `json:"code"`
+		Message  string            `json:"message"`
+		Circuit  *ginnel.CircuitID `json:"circuit,omitempty"` // of a DialError, always
+		Attempts []ginnel.Attempt  `json:"attempts,omitzero"` // the same
+		Retry    string            `json:"retry_after,omitempty"`
+		Hints    []string          `json:"hints,omitempty"`
 	}{Error: "FAILED", Message: oneLine(err.Error()), Hints: hintsOf(err)}
 	if status == exitUsage {
 		out.Error = "USAGE"
 	}
 	if dial, ok := errors.AsType[*ginnel.DialError](err); ok {
 		out.Error, out.Message = dial.Code.String(), oneLine(dial.Message)
-		out.Circuit = dial.Circuit
+		out.Circuit = &dial.Circuit
 		out.Attempts = append([]ginnel.Attempt{}, dial.Attempts...)
 		if dial.RetryAfter > 0 {
 			out.Retry = dial.RetryAfter.String()

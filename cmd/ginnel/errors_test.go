@@ -63,7 +63,7 @@ func TestReport(t *testing.T) {
 			err:    runError{busy},
 			status: 1,
 			stderr: "ginnel: BUSY: starting\n",
-			json:   `{"error":"BUSY","code":"BUSY","message":"starting","attempts":[],"retry_after":"1s"}`,
+			json:   `{"error":"BUSY","code":"BUSY","message":"starting","circuit":"","attempts":[],"retry_after":"1s"}`,
 		},
 		{
 			name:   "many lines and a terminal's escape become one harmless line",

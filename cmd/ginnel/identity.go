@@ -26,7 +26,7 @@ func newIdentityCmd() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newIdentityCreateCmd(), newIdentityUpdateCmd(), newTokenCmd(ginnel.RoleIdentity))
+	cmd.AddCommand(newIdentityCreateCmd(), newIdentityUpdateCmd(), newIdentityEnrollCmd(), newTokenCmd(ginnel.RoleIdentity))
 	return cmd
 }
 

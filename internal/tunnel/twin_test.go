@@ -22,7 +22,7 @@ type twin struct {
 }
 
 func newTwin(services ...ginnel.Service) *twin {
-	return &twin{services: services, changed: make(chan struct{})}
+	return &twin{services: append([]ginnel.Service{}, services...), changed: make(chan struct{})}
 }
 
 func (d *twin) DialService(ctx context.Context, service ginnel.ServiceID, meta Meta) (net.Conn, error) {
@@ -38,7 +38,7 @@ func (d *twin) Services() ([]ginnel.Service, <-chan struct{}) {
 func (d *twin) set(services ...ginnel.Service) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.services = services
+	d.services = append([]ginnel.Service{}, services...)
 	close(d.changed)
 	d.changed = make(chan struct{})
 }

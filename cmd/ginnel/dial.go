@@ -1,0 +1,257 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/sdk"
+)
+
+const dialHelp = `Connects to a service: standard input goes to it, its answer to standard output.
+The end of the input is passed on; the command ends when both have ended.
+
+  echo hello | ginnel dial echo --identity alice.json
+  ginnel dial web --explain
+
+With --explain the nine steps of the dial, what the controller weighed and how
+long all took are written to standard error; with --json, too, as one object on
+standard output before the service's answer.`
+
+// drainTime is how long a command waits for what was written to arrive.
+const drainTime = 30 * time.Second
+
+// dialFlags are the flags of dial.
+type dialFlags struct {
+	identity, instance, sticky string
+	explain                    bool
+	timeout                    time.Duration
+}
+
+func newDialCmd() *cobra.Command {
+	var f dialFlags
+	cmd := &cobra.Command{
+		Use:   "dial SERVICE",
+		Short: "Connect standard input and output to a service",
+		Long:  dialHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return dialService(cmd, args[0], f) },
+	}
+	flags := cmd.Flags()
+	identityFlag(cmd, &f.identity)
+	flags.BoolVar(&f.explain, "explain", false, "tell how the connection comes about")
+	flags.StringVar(&f.instance, "instance", "", "the host that is bound under this name")
+	flags.StringVar(&f.sticky, "sticky", "", "token of an earlier connection, for the same host")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "when to give up dialing")
+	return cmd
+}
+
+// identityFlag adds the flag for the identity file.
+func identityFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "identity", "", "identity file (default $GINNEL_IDENTITY)")
+}
+
+// openClient gives a client for the identity in a file. The file follows the
+// identity: a renewed certificate and other edge routers are written to it.
+func openClient(file string, log *slog.Logger) (*sdk.Client, error) {
+	if file == "" {
+		file = os.Getenv("GINNEL_IDENTITY")
+	}
+	if file == "" {
+		return nil, withHint(usagef("give --identity FILE, or set GINNEL_IDENTITY"),
+			"`ginnel identity enroll TOKENFILE > FILE` makes one")
+	}
+	identity, err := sdk.LoadIdentity(file)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return sdk.New(identity, sdk.Options{Log: log, Renewed: func(i *sdk.Identity) {
+		if err := i.Save(file); err != nil {
+			log.Warn("identity file not written", "file", file, "err", err)
+		}
+	}})
+}
+
+func dialService(cmd *cobra.Command, service string, f dialFlags) error {
+	if f.timeout <= 0 {
+		return usagef("--timeout %s: want more than 0", f.timeout)
+	}
+	client, err := openClient(f.identity, nil)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	conn, err := client.DialService(ctx, ginnel.ServiceID(service), sdk.DialOptions{
+		Instance: f.instance, Sticky: f.sticky, Explain: f.explain,
+	})
+	cancel()
+	if err != nil {
+		return err
+	}
+	if f.explain {
+		if err := printExplain(cmd, service, conn); err != nil {
+			return err
+		}
+	}
+	if err := joinStdio(cmd, conn); err != nil {
+		return err
+	}
+	return drain(cmd.Context(), client)
+}
+
+// drain waits until what was written has arrived.
+func drain(ctx context.Context, client *sdk.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	return client.Shutdown(ctx)
+}
+
+// joinStdio copies between the command's streams and conn, each direction to its
+// own end, and closes conn.
+func joinStdio(cmd *cobra.Command, conn *sdk.Conn) error {
+	stop := context.AfterFunc(cmd.Context(), func() { _ = conn.Abort() })
+	defer stop()
+	sent := make(chan error, 1)
+	go func() { // left behind when it reads a terminal: the process ends
+		_, err := io.Copy(onlyWriter{conn}, cmd.InOrStdin())
+		sent <- errors.Join(err, conn.CloseWrite())
+	}()
+	_, err := io.Copy(cmd.OutOrStdout(), onlyReader{conn})
+	if err == nil {
+		select {
+		case err = <-sent:
+		case <-conn.Done(): // the other end has gone for good
+		}
+	}
+	if err != nil {
+		_ = conn.Abort()
+		if cmd.Context().Err() != nil {
+			return context.Cause(cmd.Context())
+		}
+		return err
+	}
+	return conn.Close()
+}
+
+// onlyWriter and onlyReader hide what else a stream can do from io.Copy.
+type (
+	onlyWriter struct{ io.Writer }
+	onlyReader struct{ io.Reader }
+)
+
+// printExplain tells how a connection came about.
+func printExplain(cmd *cobra.Command, service string, conn *sdk.Conn) error {
+	x := conn.Explain()
+	if wantJSON(cmd) {
+		return printJSON(cmd, struct {
+			Service string           `json:"service"`
+			Circuit ginnel.CircuitID `json:"circuit"`
+			Peer    string           `json:"peer"`
+			*sdk.Explain
+		}{service, conn.Circuit(), conn.Peer().String(), x})
+	}
+	return writeText(cmd.ErrOrStderr(), explainText(service, conn.Circuit(), conn.Peer(), x))
+}
+
+// explainText gives the nine steps of a dial for people.
+func explainText(service string, circuit ginnel.CircuitID, peer ginnel.Peer, x *sdk.Explain) string {
+	var b strings.Builder
+	line := func(step int, name, format string, args ...any) {
+		fmt.Fprintf(&b, "%d %-13s %s\n", step, name, visible(fmt.Sprintf(format, args...)))
+	}
+	more := func(format string, args ...any) {
+		fmt.Fprintf(&b, "  %-13s %s\n", "", visible(fmt.Sprintf(format, args...)))
+	}
+	line(1, "name", "%s: the service's own name, nothing to resolve", service)
+	line(2, "address", "none needed")
+	line(3, "connection", "made by this program itself")
+	line(4, "edge router", "%s", stepText(x.Steps, "edge router"))
+	for _, r := range x.EdgeRouters {
+		more("%s", edgeText(r))
+	}
+	line(5, "dial request", "%s", stepText(x.Steps, "dial request"))
+	line(6, "path", "%s", pathText(x.Path, x.Links))
+	for _, c := range x.Candidates {
+		more("%s", candidateText(c))
+	}
+	line(7, "routes", "%d routers", len(x.Hops))
+	for _, h := range x.Hops {
+		more("%s over %s: cost %s, answered in %s", h.Router, orDash(string(h.Link)), h.Cost, round(h.Route))
+	}
+	line(8, "answers", "%d steps at the controller", len(x.Controller))
+	for _, s := range x.Controller {
+		more("%s", stepLine(s))
+	}
+	line(9, "data", "circuit %s, end to end with %s: %s", circuit, peer, stepText(x.Steps, "handshake"))
+	return b.String()
+}
+
+func stepText(steps []sdk.Step, name string) string {
+	var parts []string
+	for _, s := range steps {
+		if s.Name == name {
+			parts = append(parts, fmt.Sprintf("%s (at %s, took %s)", s.Detail, round(s.Start), round(s.Took)))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func stepLine(s sdk.Step) string {
+	return fmt.Sprintf("at %s %s, took %s: %s", round(s.Start), s.Name, round(s.Took), s.Detail)
+}
+
+func edgeText(r sdk.EdgeRouter) string {
+	mark := " "
+	if r.Chosen {
+		mark = "*"
+	}
+	if !r.Connected {
+		return fmt.Sprintf("%s %s: not connected %s", mark, r.ID, r.Error)
+	}
+	return fmt.Sprintf("%s %s: round trip %s", mark, r.ID, round(r.RTT))
+}
+
+func candidateText(c sdk.Candidate) string {
+	mark := " "
+	if c.Chosen {
+		mark = "*"
+	}
+	return fmt.Sprintf("%s %s: %s, static %s + dynamic %s + path %s = %s",
+		mark, c.Terminator, c.Precedence, c.Static, c.Dynamic, c.Path, c.Total)
+}
+
+// pathText gives routers and links in turn.
+func pathText(routers []ginnel.RouterID, links []ginnel.LinkID) string {
+	var b strings.Builder
+	for i, r := range routers {
+		if i > 0 && i <= len(links) {
+			fmt.Fprintf(&b, " -(%s)- ", links[i-1])
+		}
+		b.WriteString(string(r))
+	}
+	return b.String()
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }

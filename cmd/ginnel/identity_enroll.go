@@ -1,0 +1,42 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/ginnel/ginnel/sdk"
+)
+
+const identityEnrollHelp = `Makes a key and has a controller certify it, through one of the edge routers that
+the token names. The identity file goes to standard output; it holds the key.
+
+  ginnel identity create alice > alice.token     # by the operator
+  ginnel identity enroll alice.token > alice.json`
+
+func newIdentityEnrollCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "enroll TOKENFILE",
+		Short: "Make an identity file out of a token",
+		Long:  identityEnrollHelp,
+		Args:  cobra.ExactArgs(1),
+	}
+	out := cmd.Flags().StringP("output", "o", "", "write the identity file there, readable by its owner only")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		token, err := readToken(args[0], cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		identity, err := sdk.Enroll(cmd.Context(), string(token))
+		if err != nil {
+			return err
+		}
+		if *out != "" {
+			return identity.Save(*out)
+		}
+		_, err = identity.WriteTo(cmd.OutOrStdout())
+		return err
+	}
+	return cmd
+}

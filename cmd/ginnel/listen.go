@@ -1,0 +1,99 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/tunnel"
+	"github.com/ginnel/ginnel/sdk"
+)
+
+const listenHelp = `Hosts a service. Without --forward the first connection gets standard input and
+output, and the command ends with it; with --forward each is carried on to an
+address, until the command is interrupted.
+
+  ginnel listen files --identity bob.json > received
+  ginnel listen web --identity bob.json --forward tcp:127.0.0.1:8080`
+
+// listenFlags are the flags of listen.
+type listenFlags struct {
+	identity, forward string
+	cost              int64
+	opts              sdk.ListenOptions
+}
+
+func newListenCmd() *cobra.Command {
+	var f listenFlags
+	cmd := &cobra.Command{
+		Use:   "listen SERVICE",
+		Short: "Host a service on standard input and output, or at an address",
+		Long:  listenHelp,
+		Args:  cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	identityFlag(cmd, &f.identity)
+	flags.StringVar(&f.forward, "forward", "", "carry all connections on to tcp:HOST:PORT")
+	static := costFlag(cmd, "cost", 0, "cost of this host")
+	flags.StringVar(&f.opts.Precedence, "precedence", "", "required, default or failed")
+	flags.StringVar(&f.opts.Instance, "instance", "", "a name that a dial can ask for")
+	flags.IntVar(&f.opts.MaxRouters, "max-routers", 0, "at how many edge routers to bind (default 3)")
+	level := slog.LevelWarn
+	flags.TextVar(&level, "log-level", slog.LevelWarn, "least level that is logged: debug, info, warn or error")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var err error
+		if f.opts.Cost, err = cost("cost", *static); err != nil {
+			return err
+		}
+		return listenService(cmd, args[0], f, stderrLog(cmd, level))
+	}
+	return cmd
+}
+
+// stderrLog gives a log on standard error.
+func stderrLog(cmd *cobra.Command, level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+}
+
+func listenService(cmd *cobra.Command, service string, f listenFlags, log *slog.Logger) error {
+	if f.forward != "" {
+		if _, err := ginnel.ParseAddress(f.forward, false, "tcp"); err != nil {
+			return usagef("--forward: %s", err)
+		}
+	}
+	if _, err := ginnel.ParsePrecedence(f.opts.Precedence); err != nil {
+		return usagef("--precedence: %s", err)
+	}
+	client, err := openClient(f.identity, log)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if f.forward != "" {
+		return tunnel.Host(cmd.Context(), client, ginnel.ServiceID(service), ginnel.Address(f.forward),
+			f.opts, tunnel.ForwardConfig{Log: log})
+	}
+	listener, err := client.Listen(service, f.opts)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(cmd.Context(), func() { _ = listener.Close() })
+	defer stop()
+	conn, err := listener.AcceptConn()
+	if err != nil {
+		if cmd.Context().Err() != nil {
+			return context.Cause(cmd.Context())
+		}
+		return err
+	}
+	_ = listener.Close() // one connection only: the next dial is refused
+	if err := joinStdio(cmd, conn); err != nil {
+		return err
+	}
+	return drain(cmd.Context(), client)
+}

@@ -1,0 +1,216 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/dns"
+	"github.com/ginnel/ginnel/internal/intercept"
+	"github.com/ginnel/ginnel/internal/tunnel"
+	"github.com/ginnel/ginnel/sdk"
+)
+
+const tunnelRunHelp = `Carries the connections of unchanged programs to services, and those of services
+to unchanged programs, until it is interrupted.
+
+  ginnel tunnel run --identity alice.json --dns 127.0.0.1:5353 --socks 127.0.0.1:1080
+  ginnel tunnel run --identity alice.json --listen 127.0.0.1:5432=db.internal:5432
+  ginnel tunnel run --identity bob.json --host web=tcp:127.0.0.1:8080
+  ginnel tunnel run --identity alice.json --dns 127.0.0.1:53 --zone internal --intercept
+
+--intercept takes every connection to a name of a service; it needs root or
+CAP_NET_ADMIN, and programs that ask our resolver. All else needs no privileges.`
+
+func newTunnelCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "tunnel", Short: "Carry the connections of unchanged programs"}
+	cmd.AddCommand(newTunnelRunCmd(), newTunnelCleanupCmd())
+	return cmd
+}
+
+// tunnelFlags are the flags of tunnel run.
+type tunnelFlags struct {
+	identity, dns, socks, synthetic, state string
+	listens, zones, upstreams, hosts       []string
+	intercept                              bool
+}
+
+func newTunnelRunCmd() *cobra.Command {
+	var f tunnelFlags
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the tunneler until it is interrupted",
+		Long:  tunnelRunHelp,
+		Args:  cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	identityFlag(cmd, &f.identity)
+	flags.StringVar(&f.dns, "dns", "", "HOST:PORT at which to answer names, UDP and TCP")
+	flags.StringVar(&f.socks, "socks", "", "HOST:PORT of a SOCKS5 and HTTP CONNECT proxy")
+	flags.StringArrayVar(&f.listens, "listen", nil, "HOST:PORT=NAME:PORT: a listener whose connections all go to one name")
+	flags.StringArrayVar(&f.zones, "zone", nil, "a zone in which no names exist but ours")
+	flags.StringArrayVar(&f.upstreams, "upstream", nil, "HOST:PORT of a resolver for all other names")
+	flags.StringArrayVar(&f.hosts, "host", nil, "SERVICE=tcp:HOST:PORT: host a service at an address")
+	flags.BoolVar(&f.intercept, "intercept", false, "take connections to the addresses of names")
+	flags.StringVar(&f.synthetic, "range", "", "range of the addresses of names (default "+dns.DefaultRange().String()+")")
+	flags.StringVar(&f.state, "state", "", "file that keeps the addresses of names over restarts")
+	level := slog.LevelInfo
+	flags.TextVar(&level, "log-level", slog.LevelInfo, "least level that is logged: debug, info, warn or error")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTunnel(cmd, f, stderrLog(cmd, level)) }
+	return cmd
+}
+
+// hostFlag is a service to host, and where.
+type hostFlag struct {
+	service ginnel.ServiceID
+	address ginnel.Address
+}
+
+// config reads the flags; all that can be wrong with them is found here.
+func (f tunnelFlags) config() (tunnel.Config, []hostFlag, error) {
+	cfg := tunnel.Config{
+		DNS: f.dns, SOCKS: f.socks, Intercept: f.intercept,
+		Names: dns.Config{Zones: f.zones, StateFile: f.state},
+	}
+	var err error
+	if f.synthetic != "" {
+		if cfg.Names.Range, err = netip.ParsePrefix(f.synthetic); err != nil {
+			return cfg, nil, usagef("--range: %s", err)
+		}
+	}
+	for _, text := range f.upstreams {
+		at, err := upstream(text)
+		if err != nil {
+			return cfg, nil, usagef("--upstream %s: want IP or IP:PORT", text)
+		}
+		cfg.Names.Upstreams = append(cfg.Names.Upstreams, at)
+	}
+	for _, text := range f.listens {
+		listen, target, ok := strings.Cut(text, "=")
+		if !ok {
+			return cfg, nil, usagef("--listen %s: want HOST:PORT=NAME:PORT", text)
+		}
+		cfg.Proxies = append(cfg.Proxies, tunnel.Proxy{Listen: listen, Target: target})
+	}
+	var hosts []hostFlag
+	for _, text := range f.hosts {
+		service, at, _ := strings.Cut(text, "=")
+		address, err := ginnel.ParseAddress(at, false, "tcp")
+		if err == nil {
+			err = ginnel.CheckName(service)
+		}
+		if err != nil {
+			return cfg, nil, usagef("--host %s: want SERVICE=tcp:HOST:PORT: %s", text, err)
+		}
+		hosts = append(hosts, hostFlag{ginnel.ServiceID(service), address})
+	}
+	if f.dns == "" && f.socks == "" && len(f.listens) == 0 && len(hosts) == 0 && !f.intercept {
+		return cfg, nil, withHint(usagef("nothing to do"), "give --dns, --socks, --listen, --host or --intercept")
+	}
+	return cfg, hosts, nil
+}
+
+func upstream(text string) (netip.AddrPort, error) {
+	if ip, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(ip, 53), nil
+	}
+	return netip.ParseAddrPort(text)
+}
+
+func runTunnel(cmd *cobra.Command, f tunnelFlags, log *slog.Logger) error {
+	cfg, hosts, err := f.config()
+	if err != nil {
+		return err
+	}
+	client, err := openClient(f.identity, log)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	cfg.Dialer, cfg.Log = tunnel.Over(client), log
+	t, err := tunnel.Open(cfg)
+	if err != nil {
+		return err
+	}
+	if err := said(cmd, tunnelAddresses(t), tunnelLine(t, hosts)); err != nil {
+		return err
+	}
+	return runParts(cmd.Context(), client, t, hosts, log)
+}
+
+// tunnelStarted is what a tunneler says once it listens.
+type tunnelStarted struct {
+	DNS    string   `json:"dns,omitempty"`
+	SOCKS  string   `json:"socks,omitempty"`
+	Listen []string `json:"listen,omitempty"`
+}
+
+func tunnelAddresses(t *tunnel.Tunnel) tunnelStarted {
+	a := t.Addresses()
+	return tunnelStarted{DNS: a.DNS, SOCKS: a.SOCKS, Listen: a.Proxies}
+}
+
+func tunnelLine(t *tunnel.Tunnel, hosts []hostFlag) string {
+	a := t.Addresses()
+	var parts []string
+	if a.DNS != "" {
+		parts = append(parts, "names at "+a.DNS)
+	}
+	if a.SOCKS != "" {
+		parts = append(parts, "proxy at "+a.SOCKS)
+	}
+	for _, p := range a.Proxies {
+		parts = append(parts, "listener at "+p)
+	}
+	for _, h := range hosts {
+		parts = append(parts, fmt.Sprintf("hosting %s at %s", h.service, h.address))
+	}
+	return "tunneler runs: " + strings.Join(parts, ", ")
+}
+
+// runParts runs a tunneler and what it hosts until ctx ends, or one of them does.
+func runParts(ctx context.Context, client *sdk.Client, t *tunnel.Tunnel, hosts []hostFlag, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	problems := make([]error, len(hosts)+1)
+	var running sync.WaitGroup
+	start := func(i int, run func() error) {
+		running.Go(func() {
+			problems[i] = run()
+			cancel()
+		})
+	}
+	start(0, func() error { return t.Run(ctx) })
+	for i, h := range hosts {
+		start(i+1, func() error {
+			return tunnel.Host(ctx, client, h.service, h.address, sdk.ListenOptions{}, tunnel.ForwardConfig{Log: log})
+		})
+	}
+	running.Wait()
+	return errors.Join(problems...)
+}
+
+func newTunnelCleanupCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cleanup",
+		Short: "Remove what a killed tunneler left in the system",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			removed, err := intercept.Cleanup()
+			if err != nil {
+				return err
+			}
+			return said(cmd, map[string]int{"removed": removed}, fmt.Sprintf("%d routes removed", removed))
+		},
+	}
+}
