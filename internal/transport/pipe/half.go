@@ -95,6 +95,23 @@ func (h *half) leave() {
 	h.with(func() { h.gone = true; h.way = nil; h.size = 0 })
 }
 
+// left waits until the reader has closed, the connection was cut, or done.
+func (h *half) left(done <-chan struct{}) {
+	for {
+		h.mu.Lock()
+		over, changed := h.gone || h.broken, h.waitLocked()
+		h.mu.Unlock()
+		if over {
+			return
+		}
+		select {
+		case <-changed:
+		case <-done:
+			return
+		}
+	}
+}
+
 // write puts p on the way, and waits while too much is.
 func (h *half) write(p []byte, past, closed <-chan struct{}) (int, error) {
 	n := 0

@@ -264,3 +264,20 @@ func TestOneWaySilence(t *testing.T) {
 
 // pass lets the time of a synctest bubble pass.
 func pass(d time.Duration) { <-time.After(d) }
+
+// The end of one direction is no end of the other.
+func TestL60_HalfCloseThenAnAnswer(t *testing.T) {
+	networks(t, func(t *testing.T, f faults) {
+		if err := closeWrite(f.a); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(f.b); err != nil || len(got) != 0 {
+			t.Errorf("b: got %q, %v", got, err)
+		}
+		exchange(t, f.b, f.a, "answer")
+		f.b.Close()
+		if got, err := io.ReadAll(f.a); err != nil || len(got) != 0 {
+			t.Errorf("a: got %q, %v", got, err)
+		}
+	})
+}

@@ -5,6 +5,8 @@ package pipe
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -182,14 +184,21 @@ func (s *Shape) wrap(c net.Conn, hostport string) net.Conn {
 		return near
 	}
 	s.conns[k] = struct{}{}
+	up := make(chan struct{}) // closed when nothing more comes from below
 	s.pumps.Go(func() {
-		pump(far, c)
+		defer close(up)
+		if err := pump(far, c); err != nil {
+			k.in.cut() // a reset from below is one above
+			return
+		}
 		far.out.end()
 	})
 	s.pumps.Go(func() {
-		pump(c, far)
-		// All that was written has gone down, or nothing more can: the end may
-		// follow, and who writes on learns of it.
+		// All that was written goes down, and its end with it; what comes from
+		// below still comes, unless nobody reads it any more.
+		if err := pump(c, far); err == nil && closeWrite(c) == nil {
+			k.in.left(up)
+		}
 		_ = c.Close()
 		far.in.leave()
 		s.mu.Lock()
@@ -199,18 +208,30 @@ func (s *Shape) wrap(c net.Conn, hostport string) net.Conn {
 	return near
 }
 
-// pump moves bytes until either side ends.
-func pump(to, from net.Conn) {
+// closeWrite ends the direction to c, where c can.
+func closeWrite(c net.Conn) error {
+	half, ok := c.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
+
+// pump moves bytes until from ends, which is no error, or either side fails.
+func pump(to, from net.Conn) error {
 	buf := make([]byte, piece)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			if _, werr := to.Write(buf[:n]); werr != nil {
-				return
+			if _, err := to.Write(buf[:n]); err != nil {
+				return err
 			}
 		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
-			return
+			return err
 		}
 	}
 }
