@@ -58,10 +58,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if err := c.stream.waitHandshake(&c.stream.writeBy); err != nil {
 		return 0, err
 	}
-	select {
-	case c.writing <- struct{}{}:
-	case <-c.stream.past(&c.stream.writeBy):
-		return 0, os.ErrDeadlineExceeded
+	if err := c.lock(); err != nil {
+		return 0, err
 	}
 	defer c.unlock()
 	if c.ended {
@@ -88,6 +86,21 @@ func (c *Conn) CloseWrite() error {
 	c.writing <- struct{}{}
 	defer c.unlock()
 	return c.endWrite()
+}
+
+// lock waits until no other Write is under way, or for the write deadline.
+func (c *Conn) lock() error {
+	select {
+	case c.writing <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case c.writing <- struct{}{}:
+		return nil
+	case <-c.stream.past(&c.stream.writeBy):
+		return os.ErrDeadlineExceeded
+	}
 }
 
 func (c *Conn) unlock() { <-c.writing }

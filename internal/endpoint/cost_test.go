@@ -4,6 +4,7 @@
 package endpoint
 
 import (
+	"errors"
 	"io"
 	"runtime"
 	"sync"
@@ -204,13 +205,13 @@ func oneByte(t testing.TB, tr *trust, cfg Config) (resumed bool) {
 		t.Fatal(err)
 	}
 	run(toHost, toClient)
-	if _, err := host.Read(p); err != io.EOF {
+	if _, err := host.Read(p); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	run(toHost, toClient)
 	_ = host.Close()
 	run(toHost, toClient)
-	if _, err := client.Read(p); err != io.EOF {
+	if _, err := client.Read(p); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	_ = client.Close()

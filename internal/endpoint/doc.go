@@ -19,6 +19,13 @@
 //	client: NewClient -> Hello -> Up (the answer's early bytes, the hop) -> *Conn
 //	host:   NewHost (the early bytes) -> Flight -> Up (the hop) -> *Conn
 //
+// # The end
+//
+// An end is over when both streams have arrived. One that cannot know whether its
+// last ACK did rests for up to 10 s: it holds no memory and no budget, and still
+// answers and sends RESUME. The other end, which has all it needs, says so by a
+// RESET; on a whole path a rest lasts one round trip.
+//
 // # Goroutines
 //
 // All methods of a Stream and a Conn may be called from any goroutine. Frame is

@@ -88,7 +88,7 @@ func TestLastAckOfTheClientIsLost(t *testing.T) {
 		if cc.Budget.Left() != all {
 			t.Errorf("the resting client holds %d bytes", all-cc.Budget.Left())
 		}
-		if n, err := e.client.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		if n, err := e.client.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 			t.Errorf("read of the resting end: %d, %v", n, err)
 		}
 		if _, err := e.client.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
@@ -117,13 +117,13 @@ func TestLastAckOfTheHostIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := dial(t, newTrust(t), config(), config())
 		_ = e.host.CloseWrite()
-		if _, err := e.client.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := e.client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		e.path.toClient.setLose(acks)
 		_ = e.client.CloseWrite()
-		if _, err := e.host.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := e.host.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -284,7 +284,7 @@ func TestHostEndsItsStreamAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("got %v", err)
 	}
 	if err := <-said; err != nil {

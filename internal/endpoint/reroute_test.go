@@ -78,7 +78,7 @@ func TestL65_Rerouted1000Times(t *testing.T) {
 				sum.Write(p[:n])
 				moved[1-i].Add(int64(n))
 				if err != nil {
-					if err != io.EOF {
+					if !errors.Is(err, io.EOF) {
 						t.Error(err)
 					}
 					break
