@@ -150,13 +150,12 @@ func newLabWaitCmd() *cobra.Command {
 
 func newLabLinkCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "link ROUTER ROUTER", Short: "Break, mend or delay the links between two routers", Args: cobra.ExactArgs(2),
+		Use: "link ROUTER ROUTER", Short: "Break, mend, delay or show the links between two routers", Args: cobra.ExactArgs(2),
 	}
 	down := cmd.Flags().Bool("down", false, "break them and refuse new connections")
 	up := cmd.Flags().Bool("up", false, "let them connect again")
 	latency := cmd.Flags().Duration("latency", 0, "round-trip time to add")
 	cmd.MarkFlagsMutuallyExclusive("down", "up", "latency")
-	cmd.MarkFlagsOneRequired("down", "up", "latency")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := lab.Command{Do: "latency", Name: args[0], Other: args[1], Latency: *latency}
 		switch {
@@ -166,11 +165,35 @@ func newLabLinkCmd() *cobra.Command {
 			c.Do = "up"
 		case *latency < 0:
 			return usagef("--latency %s is negative", *latency)
+		case !cmd.Flags().Changed("latency"):
+			return showLabLink(cmd, args[0], args[1])
 		}
 		_, err := sendLab(cmd, c)
 		return err
 	}
 	return cmd
+}
+
+// showLabLink prints how two routers see each other.
+func showLabLink(cmd *cobra.Command, a, b string) error {
+	answer, err := sendLab(cmd, lab.Command{Do: "status"})
+	if err != nil {
+		return err
+	}
+	for _, p := range answer.Status.Paths {
+		if p.A != min(a, b) || p.B != max(a, b) {
+			continue
+		}
+		if wantJSON(cmd) {
+			return printJSON(cmd, p)
+		}
+		state := "up"
+		if p.Down {
+			state = "down"
+		}
+		return writeText(cmd.OutOrStdout(), fmt.Sprintf("%s %s: %s, %s of round trip added\n", p.A, p.B, state, p.Latency))
+	}
+	return fmt.Errorf("routers %s and %s have no link in this lab", a, b)
 }
 
 func newLabStatusCmd() *cobra.Command {

@@ -243,7 +243,7 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, link
 		case was && !is:
 			gone = append(gone, row.ID)
 			f.urgent.fire()
-		case was != is:
+		case was != is, is && !old.Measured && row.Measured: // from the first sample on it is worth its price
 			f.urgent.fire()
 		default:
 			f.soon.fire()

@@ -106,7 +106,8 @@ func Run(ctx context.Context, opts Options, show Show, stay func(ctx context.Con
 	})
 }
 
-// file describes a diamond: two ways from the entry to the exit, one cheaper.
+// file describes a diamond: two ways from the entry to the exit, one cheaper by
+// more than a busy machine adds to a round trip.
 func (d *demo) file() *lab.File {
 	f, err := lab.Parse([]byte(fmt.Sprintf(`
 network: demo
@@ -115,8 +116,8 @@ routers: [{name: r1}, {name: r2}, {name: r3}, {name: r4}]
 links:
   - {a: r1, b: r2, staticCost: 1}
   - {a: r2, b: r4, staticCost: 1}
-  - {a: r1, b: r3, staticCost: 10}
-  - {a: r3, b: r4, staticCost: 10}
+  - {a: r1, b: r3, staticCost: 100}
+  - {a: r3, b: r4, staticCost: 100}
 identities:
   - {name: alice, roles: [staff], edgeRouters: [r1]}
   - {name: bob, edgeRouters: [r4]}

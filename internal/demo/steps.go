@@ -36,7 +36,7 @@ func (d *demo) dial(ctx context.Context) error {
 		{Name: "answer", Took: took, Detail: fmt.Sprintf("%s answers %s, out of 100.64.0.0/10", clientName+"'s tunneler", answer)},
 		{Name: "connect", Detail: "the program connects; the tunneler takes the connection"},
 		{Name: "edge router", Detail: edgeRouters(x)},
-		{Name: "dial request", Took: total(x.Steps, "dial"), Detail: "signed by " + clientName + ", with the first bytes of end-to-end TLS"},
+		{Name: "dial request", Took: total(x.Steps, "dial request"), Detail: "signed by " + clientName + ", with the first bytes of end-to-end TLS"},
 		{Name: "choice", Took: total(x.Controller, "verify", "queue"), Detail: choice(x)},
 		{Name: "routes", Detail: "sent to " + joined(x.Path) + " at once"},
 		{Name: "confirmed", Took: slowest(x.Hops), Detail: confirmed(x)},

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/dns"
@@ -24,8 +26,8 @@ type clientNode struct {
 	name    string
 	hosts   []Host
 	tunnels []Tunneler
-	now     *sdk.Client
-	running []*tunnel.Tunnel
+	now     atomic.Pointer[sdk.Client]       // of the present or last life
+	running atomic.Pointer[[]*tunnel.Tunnel] // the same
 }
 
 func newClientNode(l *Lab, identity string) *clientNode {
@@ -37,6 +39,7 @@ func newClientNode(l *Lab, identity string) *clientNode {
 	}
 	for _, t := range l.file.Tunnelers {
 		if t.Identity == identity {
+			t.Proxy = slices.Clone(t.Proxy) // its ports are noted
 			n.tunnels = append(n.tunnels, t)
 		}
 	}
@@ -64,7 +67,7 @@ func (n *clientNode) start(ctx context.Context) (err error) {
 		return fmt.Errorf("identity %s: %w", n.name, err)
 	}
 	ctx = n.begin(ctx, g)
-	n.now = client
+	n.now.Store(client)
 	n.run(func() error {
 		<-ctx.Done()
 		return client.Close()
@@ -80,26 +83,30 @@ func (n *clientNode) start(ctx context.Context) (err error) {
 			return tunnel.Host(ctx, client, ginnel.ServiceID(h.Service), ginnel.Address(h.Address), sdk.ListenOptions{}, tunnel.ForwardConfig{})
 		})
 	}
-	n.running = nil
-	for _, t := range n.tunnels {
-		if err := n.tunnel(ctx, t); err != nil {
+	var running []*tunnel.Tunnel
+	for i := range n.tunnels {
+		t, err := n.tunnel(ctx, client, &n.tunnels[i])
+		if err != nil {
 			return err
 		}
+		running = append(running, t)
 	}
+	n.running.Store(&running)
 	return nil
 }
 
-func (n *clientNode) tunnel(ctx context.Context, t Tunneler) error {
+// tunnel runs a tunneler, and notes the ports that it got for its next life.
+func (n *clientNode) tunnel(ctx context.Context, client *sdk.Client, t *Tunneler) (*tunnel.Tunnel, error) {
 	var upstreams []netip.AddrPort
 	for _, u := range t.Upstreams {
 		addr, err := netip.ParseAddrPort(u)
 		if err != nil {
-			return fmt.Errorf("upstream %q: want ADDRESS:PORT", u)
+			return nil, fmt.Errorf("upstream %q: want ADDRESS:PORT", u)
 		}
 		upstreams = append(upstreams, addr)
 	}
 	cfg := tunnel.Config{
-		Dialer: tunnel.Over(n.now),
+		Dialer: tunnel.Over(client),
 		Names:  dns.Config{Zones: t.Zones, Upstreams: upstreams},
 		DNS:    t.DNS, SOCKS: t.SOCKS, Log: n.lab.log.With("node", n.name),
 	}
@@ -108,9 +115,13 @@ func (n *clientNode) tunnel(ctx context.Context, t Tunneler) error {
 	}
 	open, err := tunnel.Open(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n.running = append(n.running, open)
+	at := open.Addresses()
+	t.DNS, t.SOCKS = at.DNS, at.SOCKS
+	for i, listen := range at.Proxies {
+		t.Proxy[i].Listen = listen
+	}
 	n.run(func() error {
 		err := open.Run(ctx)
 		if errors.Is(err, context.Canceled) {
@@ -118,32 +129,41 @@ func (n *clientNode) tunnel(ctx context.Context, t Tunneler) error {
 		}
 		return err
 	})
-	return nil
+	return open, nil
 }
 
 func (n *clientNode) missing(l *Lab) []string {
 	if n.state() != "running" {
-		return []string{"identity " + n.name + " is " + n.state()}
+		return []string{"identity " + n.name + " is " + n.stateOf()}
 	}
 	if len(n.tunnels) == 0 {
-		return nil
+		return nil // that a host has bound is seen at the controllers
 	}
 	var all []string
-	edges := n.now.EdgeRouters()
-	want := l.file.identity(n.name).EdgeRouters
 	connected := 0
-	for _, e := range edges {
+	for _, e := range n.now.Load().EdgeRouters() {
 		if e.Connected {
 			connected++
 		}
 	}
-	if connected < max(1, len(want)) {
-		all = append(all, fmt.Sprintf("identity %s is connected to %d edge routers", n.name, connected))
+	if want := max(1, len(l.file.identity(n.name).EdgeRouters)); connected < want {
+		all = append(all, fmt.Sprintf("identity %s is connected to %d of %d edge routers", n.name, connected, want))
 	}
-	if n.now.Services() == nil {
-		all = append(all, "identity "+n.name+" has no list of services")
+	for _, t := range n.tunnelers() {
+		select {
+		case <-t.Ready():
+		default:
+			all = append(all, "the tunneler of "+n.name+" does not know the services yet")
+		}
 	}
 	return all
+}
+
+func (n *clientNode) tunnelers() []*tunnel.Tunnel {
+	if running := n.running.Load(); running != nil {
+		return *running
+	}
+	return nil
 }
 
 func (n *clientNode) status() ClientStatus {
@@ -151,7 +171,7 @@ func (n *clientNode) status() ClientStatus {
 	for _, h := range n.hosts {
 		s.Hosts = append(s.Hosts, h.Service)
 	}
-	for i, t := range n.running {
+	for i, t := range n.tunnelers() {
 		at := t.Addresses()
 		ts := TunnelerStatus{DNS: at.DNS, SOCKS: at.SOCKS}
 		for k, listen := range at.Proxies {

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/ginnel/ginnel/internal/api"
@@ -72,35 +73,43 @@ func (l *Lab) Do(ctx context.Context, c Command) (Answer, error) {
 // maxCommand bounds what comes over the socket.
 const maxCommand = 64 << 10
 
-// Serve takes commands over the control socket until ctx ends.
-func (l *Lab) Serve(ctx context.Context) error {
+// serve takes commands over the control socket until stop is called, which
+// waits until the last one has its answer; those that wait are told to end.
+func (l *Lab) serve(ctx context.Context) (stop func(), err error) {
 	ln, err := api.ListenSocket(filepath.Join(l.dir, ControlSocket))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
-		var c Command
-		var a Answer
-		err := json.NewDecoder(io.LimitReader(r.Body, maxCommand)).Decode(&c)
-		if err == nil {
-			a, err = l.Do(r.Context(), c)
-		}
-		if err != nil {
-			a.Error = err.Error()
-		}
-		_ = json.NewEncoder(w).Encode(a) // who left does not care
-	})
+	ctx, cancel := context.WithCancel(ctx)
 	server := &http.Server{
-		Handler: mux, ReadHeaderTimeout: api.HeaderTimeout,
+		Handler: http.HandlerFunc(l.answer), ReadHeaderTimeout: api.HeaderTimeout,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("lab commands: %w", err)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			l.log.Error("lab takes no more commands", "err", err)
+		}
+	})
+	return func() {
+		cancel()
+		_ = server.Shutdown(context.WithoutCancel(ctx)) // closes what is idle, waits for the rest
+		serving.Wait()
+	}, nil
+}
+
+// answer carries out the command that a request holds.
+func (l *Lab) answer(w http.ResponseWriter, r *http.Request) {
+	var c Command
+	var a Answer
+	err := json.NewDecoder(io.LimitReader(r.Body, maxCommand)).Decode(&c)
+	if err == nil {
+		a, err = l.Do(r.Context(), c)
 	}
-	return nil
+	if err != nil {
+		a.Error = err.Error()
+	}
+	_ = json.NewEncoder(w).Encode(a) // who left does not care
 }
 
 // Send gives a command to the lab in dir, which may be in another process.

@@ -4,14 +4,14 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-
-	"github.com/goccy/go-yaml"
+	"sync/atomic"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
@@ -19,6 +19,9 @@ import (
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/store"
 )
+
+// SocketName is the admin socket in a controller's directory.
+const SocketName = "admin.sock"
 
 // controllerNode is one controller. Its admin socket is DIR/NAME/admin.sock, as
 // that of a separate process would be.
@@ -28,16 +31,16 @@ type controllerNode struct {
 	name   string
 	cfg    controller.Config
 	holder *pki.Holder
-	now    *controller.Controller // of the present life
+	now    atomic.Pointer[controller.Controller] // of the present or last life
 }
 
 func newControllerNode(l *Lab, c Controller) (*controllerNode, error) {
-	cfg, err := controllerConfig(c)
-	if err != nil {
-		return nil, fmt.Errorf("controller %s: %w", c.Name, err)
+	cfg := c.config
+	if cfg.Listen == "" && l.routersDial() {
+		cfg.Listen = "tls:127.0.0.1:0"
 	}
-	if l.routersDial() && cfg.Listen == "" {
-		hostport, err := l.ports.reserve()
+	if host, port, err := net.SplitHostPort(cfg.Listen.HostPort()); err == nil && port == "0" {
+		hostport, err := l.ports.reserve(host)
 		if err != nil {
 			return nil, err
 		}
@@ -50,47 +53,41 @@ func newControllerNode(l *Lab, c Controller) (*controllerNode, error) {
 	return &controllerNode{lab: l, name: c.Name, cfg: cfg, holder: holder}, nil
 }
 
-// controllerConfig reads the keys of a controller's file; in a lab it dials at
-// once unless they say otherwise.
-func controllerConfig(c Controller) (controller.Config, error) {
-	keys := c.Config
-	if keys == nil {
-		keys = map[string]any{}
-	}
-	dialer, _ := keys["dialer"].(map[string]any)
-	if _, said := dialer["dialDelay"]; !said {
-		merged := map[string]any{"dialDelay": "0s"}
-		for k, v := range dialer {
-			merged[k] = v
-		}
-		keys["dialer"] = merged
-	}
-	b, err := yaml.Marshal(keys)
-	if err != nil {
-		return controller.Config{}, fmt.Errorf("config: %w", err)
-	}
-	return controller.ParseConfig("config", b)
-}
+// address is where routers dial the controller; empty: nowhere.
+func (n *controllerNode) address() ginnel.Address { return cmp.Or(n.cfg.Advertise, n.cfg.Listen) }
+
+// dir is what --controller of the commands takes.
+func (n *controllerNode) dir() string { return filepath.Join(n.lab.dir, n.name) }
 
 func (n *controllerNode) start(ctx context.Context) error {
-	st, err := store.New(ctx, n.lab.backend, store.Options{Logger: n.lab.log.With("node", n.name)})
+	if err := n.begun(ctx); err != nil {
+		n.end()
+		return fmt.Errorf("controller %s: %w", n.name, err)
+	}
+	return nil
+}
+
+func (n *controllerNode) begun(ctx context.Context) error {
+	log := n.lab.log.With("node", n.name)
+	st, err := store.New(ctx, n.lab.backend, store.Options{Logger: log})
 	if err != nil {
 		return err
 	}
 	g := n.lab.newGround()
 	c, err := controller.New(controller.Options{
-		Config: n.cfg, Holder: n.holder, CA: n.lab.ca, Store: st, Network: g,
-		Log: n.lab.log.With("node", n.name), Software: n.lab.opts.Software,
+		Config: n.cfg, Holder: n.holder, CA: n.lab.ca, Store: st, Network: g, Log: log, Software: n.lab.opts.Software,
 	})
 	if err != nil {
-		return fmt.Errorf("controller %s: %w", n.name, err)
+		_ = st.Close()
+		return err
 	}
 	socket, err := n.socket()
 	if err != nil {
+		_ = st.Close()
 		return err
 	}
 	ctx = n.begin(ctx, g)
-	n.now = c
+	n.now.Store(c)
 	server := &http.Server{Handler: api.New(c.Backend(), n.lab.opts.Software), ReadHeaderTimeout: api.HeaderTimeout}
 	n.run(func() error {
 		_ = server.Serve(socket)
@@ -101,29 +98,27 @@ func (n *controllerNode) start(ctx context.Context) error {
 		defer func() { _ = server.Close() }()
 		return c.Run(ctx)
 	})
-	return nil
+	return n.await(func() bool { return n.cfg.Listen == "" || c.Addr() != nil })
 }
 
 func (n *controllerNode) socket() (net.Listener, error) {
-	dir := filepath.Join(n.lab.dir, n.name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("controller %s: %w", n.name, err)
+	if err := os.MkdirAll(n.dir(), 0o700); err != nil {
+		return nil, err
 	}
-	return api.ListenSocket(filepath.Join(dir, SocketName))
+	return api.ListenSocket(filepath.Join(n.dir(), SocketName))
 }
-
-// SocketName is the admin socket in a controller's directory.
-const SocketName = "admin.sock"
 
 func (n *controllerNode) missing(l *Lab) []string {
 	if n.state() != "running" {
-		return []string{"controller " + n.name + " is " + n.state()}
+		return []string{"controller " + n.name + " is " + n.stateOf()}
 	}
-	return append(n.missingRouters(l), n.missingTerminators(l)...)
+	all := n.missingRouters(l)
+	all = append(all, n.missingLinks(l)...)
+	return append(all, n.missingTerminators(l)...)
 }
 
 func (n *controllerNode) missingRouters(l *Lab) []string {
-	status, err := n.now.Backend().Status(context.Background())
+	status, err := n.now.Load().Backend().Status(context.Background())
 	if err != nil {
 		return []string{"controller " + n.name + ": " + err.Error()}
 	}
@@ -133,9 +128,28 @@ func (n *controllerNode) missingRouters(l *Lab) []string {
 	return nil
 }
 
+// missingLinks says which links the controller cannot count with yet.
+func (n *controllerNode) missingLinks(l *Lab) []string {
+	links, err := n.now.Load().Backend().Links.List(context.Background())
+	if err != nil {
+		return []string{"links: " + err.Error()}
+	}
+	known := map[ginnel.LinkID]bool{}
+	for _, link := range links {
+		known[link.ID] = link.Up && link.Measured
+	}
+	var all []string
+	for _, link := range l.file.Links {
+		if id := link.id(); !known[id] {
+			all = append(all, fmt.Sprintf("link %s is not up and measured at controller %s", id, n.name))
+		}
+	}
+	return all
+}
+
 // missingTerminators says which services have fewer terminators than the file says.
 func (n *controllerNode) missingTerminators(l *Lab) []string {
-	terminators, err := n.now.Backend().Terminators.List(context.Background())
+	terminators, err := n.now.Load().Backend().Terminators.List(context.Background())
 	if err != nil {
 		return []string{"terminators: " + err.Error()}
 	}
@@ -146,9 +160,10 @@ func (n *controllerNode) missingTerminators(l *Lab) []string {
 		}
 	}
 	var all []string
-	for service, want := range l.terminators() {
-		if online[service] < want {
-			all = append(all, fmt.Sprintf("service %s has %d of %d terminators at controller %s", service, online[service], want, n.name))
+	for _, s := range l.file.Services {
+		id := ginnel.ServiceID(s.Name)
+		if want := l.terminators()[id]; online[id] < want {
+			all = append(all, fmt.Sprintf("service %s has %d of %d terminators at controller %s", id, online[id], want, n.name))
 		}
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -19,7 +20,7 @@ import (
 // createEntities writes what the file describes through the first controller's
 // API, as an operator would. Identities follow when routers are there.
 func (l *Lab) createEntities(ctx context.Context) error {
-	b := l.controllers[0].now.Backend()
+	b := l.controllers[0].now.Load().Backend()
 	for _, r := range l.file.Routers {
 		if err := l.createRouter(ctx, b, r); err != nil {
 			return err
@@ -93,7 +94,8 @@ func createService(ctx context.Context, b api.Backend, s Service) error {
 	return nil
 }
 
-// allPolicies gives the file's policies, and one for the edge routers of each identity.
+// allPolicies gives the file's policies, and one for the edge routers of each
+// identity: all of them unless the file says in some way which.
 func (l *Lab) allPolicies() []ginnel.Policy {
 	var all []ginnel.Policy
 	for _, p := range l.file.Policies {
@@ -102,10 +104,14 @@ func (l *Lab) allPolicies() []ginnel.Policy {
 			Identities: p.Identities, Services: p.Services, Routers: p.Routers, AllOf: p.AllOf,
 		})
 	}
+	said := slices.ContainsFunc(all, func(p ginnel.Policy) bool { return p.Kind == ginnel.EdgeRouterPolicy })
 	for _, i := range l.file.Identities {
-		routers := []string{"#all"}
-		if len(i.EdgeRouters) > 0 {
-			routers = nil
+		var routers []string
+		if len(i.EdgeRouters) == 0 {
+			if said {
+				continue
+			}
+			routers = []string{"#all"}
 		}
 		for _, r := range i.EdgeRouters {
 			routers = append(routers, "@"+r)
@@ -123,7 +129,7 @@ func (l *Lab) startClients(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(l.dir, "identities"), 0o700); err != nil {
 		return fmt.Errorf("lab directory: %w", err)
 	}
-	b := l.controllers[0].now.Backend()
+	b := l.controllers[0].now.Load().Backend()
 	for _, i := range l.file.Identities {
 		if err := l.enroll(ctx, b, i); err != nil {
 			return fmt.Errorf("identity %s: %w", i.Name, err)

@@ -27,22 +27,20 @@ func (l *Lab) command(name string, fn func(n node) error) error {
 	return nil
 }
 
-// Kill ends a node at once, as kill -9 would.
+// Kill ends a node at once, as kill -9 would. A dead one stays dead.
 func (l *Lab) Kill(name string) error {
 	return l.command(name, func(n node) error {
-		if n.state() == "dead" {
-			return errDead
-		}
 		n.end()
 		return nil
 	})
 }
 
-// Start starts a node that was killed; it returns when it has started.
+// Start starts a node that was killed; it returns when it has started. One that
+// runs goes on.
 func (l *Lab) Start(name string) error {
 	return l.command(name, func(n node) error {
 		if n.state() != "dead" {
-			return errRunning
+			return nil
 		}
 		n.end() // what a node that failed by itself has left
 		return n.start(l.life)
@@ -56,7 +54,7 @@ func (l *Lab) Silence(name string) error { return l.hush(name, true) }
 func (l *Lab) Resume(name string) error { return l.hush(name, false) }
 
 func (l *Lab) hush(name string, on bool) error {
-	return l.command(name, func(n node) error { return n.(interface{ hush(on bool) error }).hush(on) })
+	return l.command(name, func(n node) error { return n.hush(on) })
 }
 
 // LinkDown breaks all connections between two routers and refuses new ones;
@@ -85,12 +83,16 @@ func (l *Lab) relay(a, b string, change func(*path)) error {
 		}
 	}
 	key := makePair(a, b)
+	l.pathsMu.Lock()
 	p, linked := l.paths[key]
+	if linked {
+		change(&p)
+		l.paths[key] = p
+	}
+	l.pathsMu.Unlock()
 	if !linked {
 		return fmt.Errorf("routers %s and %s have no link in this lab", a, b)
 	}
-	change(&p)
-	l.paths[key] = p
 	for _, name := range []string{a, b} {
 		if g := l.routers[name].land(); g != nil {
 			if err := l.lay(name, g); err != nil {

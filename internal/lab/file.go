@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/controller"
 )
 
 // File is a network as its author describes it.
@@ -33,6 +34,8 @@ type File struct {
 type Controller struct {
 	Name   string         `yaml:"name"`
 	Config map[string]any `yaml:"config"`
+
+	config controller.Config // what Config says
 }
 
 // Router is one router: dialed by the controller, or dialing it.
@@ -150,6 +153,9 @@ func Parse(b []byte) (f *File, err error) {
 		return nil, errors.New(yaml.FormatError(err, false, false))
 	}
 	f.complete()
+	if err := f.readConfigs(b); err != nil {
+		return nil, err
+	}
 	if err := f.check(); err != nil {
 		return nil, err
 	}

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -39,9 +41,22 @@ type ports struct {
 
 func newPorts() *ports { return &ports{reserved: make(map[string]net.Listener)} }
 
-// reserve gives an address on loopback that nobody else is given.
-func (p *ports) reserve() (hostport string, err error) {
-	l, err := transport.OS{}.Listen("127.0.0.1:0")
+// The ports that nodes get. They lie below those that systems choose for the
+// near end of a connection: while a node is dead, none of these takes its port.
+const (
+	lowestPort = 16 << 10
+	portCount  = 16 << 10
+)
+
+// reserve gives an address of host that nobody else is given.
+func (p *ports) reserve(host string) (hostport string, err error) {
+	var l net.Listener
+	for range 100 {
+		port := strconv.Itoa(lowestPort + rand.IntN(portCount))
+		if l, err = (transport.OS{}).Listen(net.JoinHostPort(host, port)); err == nil {
+			break
+		}
+	}
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}

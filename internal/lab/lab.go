@@ -23,10 +23,8 @@ import (
 	"github.com/ginnel/ginnel/sdk"
 )
 
-var (
-	errDead    = errors.New("it is dead")
-	errRunning = errors.New("it runs already")
-)
+// errDead is why a dead node cannot be silenced.
+var errDead = errors.New("it is dead")
 
 // Options says how a lab is run.
 type Options struct {
@@ -48,7 +46,9 @@ type Lab struct {
 	ports   *ports
 	ca      *pki.CA
 	backend *etcd.Backend
-	paths   map[pair]path
+
+	pathsMu sync.Mutex
+	paths   map[pair]path // the keys stay
 
 	controllers []*controllerNode
 	routers     map[string]*routerNode
@@ -58,7 +58,7 @@ type Lab struct {
 	life   context.Context
 	cancel context.CancelFunc
 
-	mu sync.Mutex // one command at a time
+	mu sync.Mutex // one command that changes something at a time
 }
 
 // Open brings a network up: it returns when every node has started. Whether all
@@ -201,11 +201,18 @@ func (l *Lab) startRouters(ctx context.Context) error {
 	})
 }
 
-// NotReadyError says what a network lacked when the waiting ended.
-type NotReadyError struct{ Missing []string }
+// NotReadyError says what a network lacked when the waiting ended, and why it
+// ended.
+type NotReadyError struct {
+	Missing []string
+	Cause   error
+}
 
 // Error lists what is missing.
 func (e *NotReadyError) Error() string { return "not ready: " + strings.Join(e.Missing, "; ") }
+
+// Unwrap gives why the waiting ended.
+func (e *NotReadyError) Unwrap() error { return e.Cause }
 
 // Wait waits until the network is ready: every router is connected to every
 // controller, every link is up and measured, terminators are known, tunnelers
@@ -235,7 +242,7 @@ func (l *Lab) poll(ctx context.Context, missing func() []string) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return &NotReadyError{Missing: lacks}
+			return &NotReadyError{Missing: lacks, Cause: context.Cause(ctx)}
 		}
 	}
 }
@@ -273,7 +280,7 @@ func (l *Lab) Controller(name string) *controller.Controller {
 	if n == nil {
 		return nil
 	}
-	return n.now
+	return n.now.Load()
 }
 
 // Client gives the SDK client of a host or tunneler as it runs now.
@@ -282,7 +289,7 @@ func (l *Lab) Client(identity string) *sdk.Client {
 	if n == nil {
 		return nil
 	}
-	return n.now
+	return n.now.Load()
 }
 
 // Identity gives the path of an identity's file.

@@ -6,10 +6,11 @@ package lab
 import (
 	"context"
 	"sync"
+	"time"
 )
 
-// node is one process of the network, as it would be. Its methods are called
-// by one goroutine at a time, except state.
+// node is one process of the network, as it would be. start and end are called
+// by one goroutine at a time; the rest by any, at any time.
 type node interface {
 	// start begins a life: it returns when the node runs, or why it does not.
 	start(ctx context.Context) error
@@ -18,8 +19,8 @@ type node interface {
 	end()
 	// state is "running", "silent" or "dead".
 	state() string
-	// land is the network of the present life; nil when dead.
-	land() ground
+	// hush makes the node silent, or ends that.
+	hush(on bool) error
 	// missing says what the node still lacks to be ready; empty: nothing.
 	missing(l *Lab) []string
 }
@@ -31,7 +32,8 @@ type life struct {
 	silent bool
 	cancel context.CancelFunc
 	over   sync.WaitGroup // its goroutines
-	failed error          // why Run ended by itself
+	failed chan struct{}  // closed when a part has ended by itself
+	cause  error          // why; nil: none has
 }
 
 // begin starts a life on g.
@@ -39,7 +41,8 @@ func (v *life) begin(ctx context.Context, g ground) context.Context {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	ctx, v.cancel = context.WithCancel(ctx)
-	v.ground, v.silent, v.failed = g, false, nil
+	v.ground, v.silent = g, false
+	v.failed, v.cause = make(chan struct{}), nil
 	return ctx
 }
 
@@ -47,11 +50,36 @@ func (v *life) begin(ctx context.Context, g ground) context.Context {
 func (v *life) run(fn func() error) {
 	v.over.Go(func() {
 		if err := fn(); err != nil {
-			v.mu.Lock()
-			v.failed = err
-			v.mu.Unlock()
+			v.fail(err)
 		}
 	})
+}
+
+func (v *life) fail(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.cause == nil {
+		v.cause = err
+		close(v.failed)
+	}
+}
+
+// await waits until up says that the life runs. The error is why it does not.
+func (v *life) await(up func() bool) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		if up() {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-v.failed:
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			return v.cause
+		}
+	}
 }
 
 // end ends the life: the network goes first, so that nothing can say goodbye.
@@ -68,6 +96,7 @@ func (v *life) end() {
 	v.over.Wait()
 }
 
+// land is the network of the present life; nil when dead.
 func (v *life) land() ground {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -78,7 +107,7 @@ func (v *life) state() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
-	case v.ground == nil || v.failed != nil:
+	case v.ground == nil || v.cause != nil:
 		return "dead"
 	case v.silent:
 		return "silent"
@@ -86,7 +115,17 @@ func (v *life) state() string {
 	return "running"
 }
 
-// hush makes the node silent, or ends that.
+// stateOf gives the state with the reason of a death that nobody ordered.
+func (v *life) stateOf() string {
+	v.mu.Lock()
+	cause := v.cause
+	v.mu.Unlock()
+	if cause != nil {
+		return "dead: " + cause.Error()
+	}
+	return v.state()
+}
+
 func (v *life) hush(on bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

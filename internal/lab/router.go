@@ -6,7 +6,9 @@ package lab
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -24,11 +26,11 @@ type routerNode struct {
 	hostport string
 	memory   *router.Memory
 	token    *pki.Token
-	now      *router.Router
+	now      atomic.Pointer[router.Router] // of the present or last life
 }
 
 func newRouterNode(l *Lab, r Router) (*routerNode, error) {
-	hostport, err := l.ports.reserve()
+	hostport, err := l.ports.reserve("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +48,7 @@ func (n *routerNode) config() router.Config {
 	if n.dials {
 		cfg.Groups = []string{dialsItself}
 		for _, c := range n.lab.controllers {
-			cfg.Controllers = append(cfg.Controllers, c.cfg.Listen)
+			cfg.Controllers = append(cfg.Controllers, c.address())
 		}
 	}
 	return cfg
@@ -69,16 +71,20 @@ func (n *routerNode) start(ctx context.Context) error {
 		return fmt.Errorf("router %s: %w", n.name, err)
 	}
 	ctx = n.begin(ctx, g)
-	n.now = r
+	n.now.Store(r)
 	n.run(func() error { return r.Run(ctx) })
+	if err := n.await(func() bool { return r.Status().Listening != "" }); err != nil {
+		n.end()
+		return fmt.Errorf("router %s: %w", n.name, err)
+	}
 	return nil
 }
 
 func (n *routerNode) missing(l *Lab) []string {
 	if n.state() != "running" {
-		return []string{"router " + n.name + " is " + n.state()}
+		return []string{"router " + n.name + " is " + n.stateOf()}
 	}
-	status := n.now.Status()
+	status := n.now.Load().Status()
 	var all []string
 	if len(status.Controllers) < len(l.controllers) {
 		all = append(all, fmt.Sprintf("router %s has %d of %d controllers", n.name, len(status.Controllers), len(l.controllers)))
@@ -121,7 +127,10 @@ type path struct {
 
 // lay gives a router's ground the latency and the breaks of its links.
 func (l *Lab) lay(name string, g ground) error {
-	for pair, p := range l.paths {
+	l.pathsMu.Lock()
+	paths := maps.Clone(l.paths)
+	l.pathsMu.Unlock()
+	for pair, p := range paths {
 		other, ok := pair.other(name)
 		if !ok {
 			continue

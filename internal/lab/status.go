@@ -4,8 +4,10 @@
 package lab
 
 import (
+	"cmp"
 	"os"
-	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/ginnel/ginnel"
 )
@@ -18,6 +20,7 @@ type Status struct {
 	Missing     []string           `json:"missing,omitempty"`
 	Controllers []ControllerStatus `json:"controllers"`
 	Routers     []RouterStatus     `json:"routers"`
+	Paths       []PathStatus       `json:"paths"`
 	Clients     []ClientStatus     `json:"clients"`
 }
 
@@ -47,6 +50,14 @@ type LinkStatus struct {
 	RTT string        `json:"rtt,omitempty"` // empty: not measured
 }
 
+// PathStatus is how two routers see each other, whatever their links.
+type PathStatus struct {
+	A       string        `json:"a"`
+	B       string        `json:"b"`
+	Down    bool          `json:"down"`
+	Latency time.Duration `json:"latency"` // added round-trip time
+}
+
 // ClientStatus is one identity that hosts or tunnels.
 type ClientStatus struct {
 	Identity  string           `json:"identity"`
@@ -68,20 +79,19 @@ type ProxyStatus struct {
 	Target string `json:"target"`
 }
 
-// Status gives the lab as it is now.
+// Status gives the lab as it is now. It does not wait for commands that run.
 func (l *Lab) Status() Status {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	s := Status{Network: l.file.Network, Dir: l.dir, Missing: l.Missing()}
 	s.Ready = len(s.Missing) == 0
 	for _, n := range l.controllers {
 		s.Controllers = append(s.Controllers, ControllerStatus{
-			Name: n.name, State: n.state(), Dir: filepath.Join(l.dir, n.name), Listen: string(n.cfg.Listen),
+			Name: n.name, State: n.state(), Dir: n.dir(), Listen: string(n.cfg.Listen),
 		})
 	}
 	for _, r := range l.file.Routers {
 		s.Routers = append(s.Routers, l.routers[r.Name].status())
 	}
+	s.Paths = l.pathStatus()
 	for _, i := range l.file.Identities {
 		if n := l.clients[i.Name]; n != nil {
 			s.Clients = append(s.Clients, n.status())
@@ -90,12 +100,23 @@ func (l *Lab) Status() Status {
 	return s
 }
 
+func (l *Lab) pathStatus() []PathStatus {
+	l.pathsMu.Lock()
+	defer l.pathsMu.Unlock()
+	all := []PathStatus{}
+	for pair, p := range l.paths {
+		all = append(all, PathStatus{A: pair.a, B: pair.b, Down: p.down, Latency: p.latency})
+	}
+	slices.SortFunc(all, func(x, y PathStatus) int { return cmp.Or(cmp.Compare(x.A, y.A), cmp.Compare(x.B, y.B)) })
+	return all
+}
+
 func (n *routerNode) status() RouterStatus {
 	s := RouterStatus{Name: n.name, State: n.state(), Address: string(n.address()), Controllers: []string{}, Links: []LinkStatus{}}
 	if s.State == "dead" {
 		return s
 	}
-	now := n.now.Status()
+	now := n.now.Load().Status()
 	s.Edges, s.Circuits = now.Edges, now.Circuits
 	for _, c := range now.Controllers {
 		s.Controllers = append(s.Controllers, string(c.ID))
