@@ -4,14 +4,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -39,28 +37,6 @@ func newPerfCmd() *cobra.Command {
 	return cmd
 }
 
-// identityEnv names the identity file of commands that are not given one.
-const identityEnv = "GINNEL_IDENTITY"
-
-// perfService adds the flags of the ends that use the SDK.
-func perfService(cmd *cobra.Command) (service, identity *string) {
-	service = cmd.Flags().String("service", "", "the service, in place of an address")
-	identity = cmd.Flags().String("identity", "", "identity file (default $"+identityEnv+")")
-	return service, identity
-}
-
-// perfMember is the SDK of the identity in a file.
-func perfMember(cmd *cobra.Command, file string) (*sdk.Client, error) {
-	if file = cmp.Or(file, os.Getenv(identityEnv)); file == "" {
-		return nil, withHint(usagef("no identity named"), "give --identity FILE or set "+identityEnv)
-	}
-	identity, err := sdk.LoadIdentity(file)
-	if err != nil {
-		return nil, err
-	}
-	return sdk.New(identity, sdk.Options{Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
-}
-
 func newPerfServerCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "server [--listen HOST:PORT | --service NAME --identity FILE]",
@@ -69,7 +45,9 @@ func newPerfServerCmd() *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	listen := cmd.Flags().String("listen", "127.0.0.1:0", "HOST:PORT; anyone who reaches it can make it busy")
-	service, identity := perfService(cmd)
+	service := cmd.Flags().String("service", "", "the service, in place of an address")
+	var identity string
+	identityFlag(cmd, &identity)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		if *service == "" {
@@ -78,7 +56,7 @@ func newPerfServerCmd() *cobra.Command {
 		if cmd.Flags().Changed("listen") {
 			return usagef("give either --listen or --service")
 		}
-		client, err := perfMember(cmd, *identity)
+		client, err := openClient(identity, stderrLog(cmd, slog.LevelWarn))
 		if err != nil {
 			return err
 		}
@@ -163,7 +141,9 @@ func newPerfClientCmd() *cobra.Command {
 	var c perfClient
 	flags := cmd.Flags()
 	address := flags.String("address", "", "HOST:PORT of a perf server, or of a proxy that leads to one")
-	service, identity := perfService(cmd)
+	service := cmd.Flags().String("service", "", "the service, in place of an address")
+	var identity string
+	identityFlag(cmd, &identity)
 	only := flags.StringSlice("only", perfKinds(), "what to measure")
 	flags.IntVar(&c.streams, "streams", 1, "connections of up, down and both, in each direction")
 	flags.DurationVar(&c.duration, "duration", 3*time.Second, "how long each measurement takes")
@@ -181,7 +161,7 @@ func newPerfClientCmd() *cobra.Command {
 		case c.check() != nil:
 			return usageError{c.check()}
 		case *service != "":
-			client, err := perfMember(cmd, *identity)
+			client, err := openClient(identity, stderrLog(cmd, slog.LevelWarn))
 			if err != nil {
 				return err
 			}

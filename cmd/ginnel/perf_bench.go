@@ -82,7 +82,7 @@ func bench(ctx context.Context, stderr io.Writer, plan perf.Plan) (found perf.Co
 	f := fleet{ctx: ctx, log: log}
 	defer func() {
 		err = errors.Join(err, f.stop())
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			showEnd(stderr, log)
 		}
 		err = errors.Join(err, log.Close(), os.RemoveAll(dir))

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -43,6 +44,7 @@ func (f *fleet) network(dir, server string) (perf.Side, error) {
 		func(ctx context.Context) error { return n.describe(ctx, server) },
 		n.await,
 		n.startTunneler,
+		n.checkPath,
 	} {
 		if err := step(ctx); err != nil {
 			return perf.Side{}, err
@@ -122,8 +124,12 @@ func freePort() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// describe says what the network is for.
+// describe says what the network is for. The policy that a network begins with
+// would let the client start at the egress router, which is no path at all.
 func (n *benchNetwork) describe(ctx context.Context, server string) error {
+	if err := n.client.Policies().Delete(ctx, "all-edge-routers"); err != nil {
+		return err
+	}
 	if _, err := n.client.Links().Create(ctx, ginnel.LinkSpec{A: perfEdge, B: perfEgress}); err != nil {
 		return err
 	}
@@ -194,7 +200,25 @@ func (n *benchNetwork) startTunneler(ctx context.Context) error {
 	n.listen = ready.Listen[0]
 	return until(ctx, "the way through", func() (bool, error) {
 		_, err := perf.Connect(ctx, dialTCP(n.listen), 1, perf.Bound{Count: 1})
-		return err == nil, nil
+		return err == nil, err
+	})
+}
+
+// checkPath fails if the way to the server is another than what is to be measured.
+func (n *benchNetwork) checkPath(ctx context.Context) error {
+	conn, err := dialTCP(n.listen)(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return until(ctx, "a circuit", func() (bool, error) {
+		circuits, err := n.client.ListCircuits(ctx)
+		for _, c := range circuits {
+			if want := []ginnel.RouterID{perfEdge, perfEgress}; !slices.Equal(c.Path, want) {
+				return false, fmt.Errorf("it goes over %v, want %v", c.Path, want)
+			}
+		}
+		return len(circuits) > 0, err
 	})
 }
 

@@ -108,7 +108,7 @@ func perfServer(ctx context.Context, t *testing.T, identity string) (stop func()
 // awaitPerf waits until the service has its host.
 func awaitPerf(ctx context.Context, t *testing.T, identity string) {
 	t.Helper()
-	t.Setenv(identityEnv, identity)
+	t.Setenv("GINNEL_IDENTITY", identity)
 	err := until(ctx, "the host", func() (bool, error) {
 		root := newRootCmd()
 		root.SetArgs([]string{"perf", "client", "--service", "perf", "--only", "echo", "--duration", "1ms"})
