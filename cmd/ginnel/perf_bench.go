@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -152,14 +153,18 @@ func (f *fleet) start(args ...string) (perf.Ready, *perf.Process, error) {
 	return ready, p, err
 }
 
-// stop ends the processes, the last first.
+// stop ends all processes at once.
 func (f *fleet) stop() error {
-	var problems []error
-	for i := len(f.running) - 1; i >= 0; i-- {
-		if err := f.running[i].Stop(); err != nil && f.ctx.Err() == nil {
-			problems = append(problems, fmt.Errorf("process of the bench: %w", err))
-		}
+	problems := make([]error, len(f.running))
+	var stopping sync.WaitGroup
+	for i, p := range f.running {
+		stopping.Go(func() {
+			if err := p.Stop(); err != nil && f.ctx.Err() == nil {
+				problems[i] = fmt.Errorf("process of the bench: %w", err)
+			}
+		})
 	}
+	stopping.Wait()
 	return errors.Join(problems...)
 }
 
