@@ -18,6 +18,11 @@
 //	renew.go   one goroutine that renews the certificate
 //	listen.go  the listener, and a goroutine for each connection that it accepts
 //	relay.go   two goroutines for each enrollment that is relayed
+//	switch.go  the goroutine of the label table; frames pass on the readers'
+//	edge.go    a reader for each edge connection; a goroutine for each request
+//	           that waits for a controller
+//	host.go    a goroutine for each set-up at an egress, then two for each
+//	           connection that this router made
 //
 // All of them end before Run returns. The readers never wait: what they hand
 // over is queued or done.

@@ -28,20 +28,18 @@ var bulkBuffers = sync.Pool{New: func() any { return new([bulkRead]byte) }}
 // the other, and both sides see a reset.
 func splice(conn net.Conn, circuit *endpoint.Conn) {
 	var both sync.WaitGroup
-	fail := func(code ginnel.Code, text string) {
-		circuit.Abort(code, text)
+	fail := func(err error) {
+		circuit.Abort(ginnel.PeerReset, "the server's connection: "+err.Error())
 		abort(conn)
 	}
 	both.Go(func() {
 		if err := carry(circuit, conn); err != nil {
-			fail(ginnel.PeerReset, "the server's connection: "+err.Error())
+			fail(err)
 		}
 	})
-	both.Go(func() {
-		if err := carry(conn, circuit); err != nil {
-			fail(ginnel.PeerReset, "the server's connection: "+err.Error())
-		}
-	})
+	if err := carry(conn, circuit); err != nil {
+		fail(err)
+	}
 	both.Wait()
 	_ = circuit.Close() // what was written still arrives
 	_ = conn.Close()

@@ -94,15 +94,16 @@ func (h *hosted) lost(r *row) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r.hop.bind(nil)
-	switch {
-	case h.row != r: // it has a newer path
-	case h.stream.Load() == nil:
-		h.gone = ginnel.Cancelled
-	case r.last.Load() == 0 && h.stream.Load().Generation() == r.generation:
+	switch s := h.stream.Load(); {
+	case s == nil:
+		if h.row == r {
+			h.gone = ginnel.Cancelled
+		}
+	case h.row == r && r.last.Load() == 0 && s.Generation() == r.generation:
 		h.c.unhost(h)
 		h.conn.Abort(ginnel.Cancelled, "the circuit was not used")
-	default:
-		h.stream.Load().ConnLost(r.generation)
+	default: // of another generation it changes nothing
+		s.ConnLost(r.generation)
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
+// maxSmall bounds the payload of what is not DATA.
+const maxSmall = 512
+
 // row is the passage of one generation of a circuit's path through this router.
 // Frames are taken on the goroutines that read the connections of its sides, and
 // nothing there waits. The table's goroutine makes it, changes its connections and
@@ -50,7 +53,7 @@ type rowRole struct {
 
 // take takes a frame that side i has brought. b is the reader's.
 func (r *row) take(i int, p *port, b *transport.Batch, h wire.Header, frame []byte) {
-	if r.over.Load() {
+	if r.over.Load() || h.Type != wire.Data && h.Length > maxSmall {
 		return
 	}
 	now := time.Now()
@@ -103,8 +106,8 @@ func (r *row) reset(now time.Time, b *transport.Batch, code ginnel.Code, text st
 		return
 	}
 	for i := range r.ways {
-		r.ways[i].tell(now, b, func(buf []byte, label uint32) []byte {
-			return wire.AppendReset(buf, label, code, text)
+		r.ways[i].tell(now, b, func(buf []byte, to uint32) []byte {
+			return wire.AppendReset(buf, to, code, text)
 		})
 	}
 	r.end()
@@ -129,8 +132,8 @@ func (r *row) control(now time.Time, i int, what label.Control) {
 		t = wire.PathBroken
 	}
 	w := &r.ways[1-i]
-	w.tell(now, nil, func(buf []byte, label uint32) []byte {
-		return wire.AppendFrame(buf, label, t, 0, nil)
+	w.tell(now, nil, func(buf []byte, to uint32) []byte {
+		return wire.AppendFrame(buf, to, t, 0, nil)
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -435,5 +437,51 @@ func settled(t *testing.T, is func() bool) {
 	synctest.Wait()
 	if !is() {
 		t.Error("it did not come about")
+	}
+}
+
+// A row that carries little costs little.
+func TestMemoryOfARow(t *testing.T) {
+	b := newBench(t, transport.OS{}, "127.0.0.1")
+	const rows = 20000
+	table := label.NewTable(label.Config{}, rand.New(rand.NewPCG(1, 1)))
+	now := time.Now()
+	for i, peer := range []string{"a", "b"} {
+		table.Step(now, label.PeerUp{Peer: peer, Boot: "b", Conn: uint64(i + 1)})
+	}
+	grants := table.Step(now, label.ChannelUp{Channel: 1})
+	labels := slices.Clone(grants[0].(label.Grant).Labels)
+	kept := make([]*row, 0, rows)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range rows {
+		for _, a := range table.Step(now, label.Route{
+			Channel: 1, Circuit: ginnel.CircuitID("circuit-" + strconv.Itoa(i)), Generation: 1, Deadline: now.Add(time.Second),
+			Ends: [2]label.End{{Peer: "a", Arrive: labels[0], Send: 1}, {Peer: "b", Arrive: labels[1], Send: 1}},
+		}) {
+			switch a := a.(type) {
+			case label.Install:
+				r := &row{c: b.c, id: a.Row, circuit: a.Circuit, generation: 1}
+				if err := b.c.open(now, r, a.Ends); err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range r.sides {
+					b.c.slots.set(s)
+				}
+				b.c.byID[a.Row] = r
+				kept = append(kept, r)
+			case label.Grant:
+				labels = append(labels, a.Labels...)
+			}
+		}
+		labels = labels[2:]
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := int(after.HeapAlloc-before.HeapAlloc) / rows
+	t.Logf("%d bytes for a row", each)
+	if len(kept) != rows || each > 1024 {
+		t.Errorf("%d bytes for each of %d rows", each, len(kept))
 	}
 }

@@ -235,7 +235,7 @@ func (w *way) broken(now time.Time, b *transport.Batch, p *port, frame []byte) {
 
 // tell sends a frame of this router's own in this direction: PATH_BROKEN,
 // PATH_MENDED or RESET. What stands before it is void, or there is nothing.
-func (w *way) tell(now time.Time, b *transport.Batch, make func(buf []byte, label uint32) []byte) {
+func (w *way) tell(now time.Time, b *transport.Batch, frame func(buf []byte, to uint32) []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -243,7 +243,7 @@ func (w *way) tell(now time.Time, b *transport.Batch, make func(buf []byte, labe
 	}
 	w.void(now, b)
 	if w.out != nil {
-		_ = w.out.conn.SendFrame(b, make(w.scratch[:0], w.send))
+		_ = w.out.conn.SendFrame(b, frame(w.scratch[:0], w.send))
 	}
 }
 

@@ -52,7 +52,7 @@ type circuits struct {
 	refused []*row                  // installed and to be taken back
 
 	mu      sync.Mutex
-	byRoute map[routeKey]*row
+	byRoute map[routeKey]*row // those with a role
 	hosted  map[ginnel.CircuitID]*hosted
 	shown   *pki.CircuitServer // nil: no circuit has ended here yet
 }
@@ -82,9 +82,13 @@ func newCircuits(r *Router) *circuits {
 	return c
 }
 
-// The events of the table's goroutine.
+// event is something that happened, for the table's goroutine.
+//
+//sumtype:decl
+type event interface{ isCircuitEvent() }
+
+// The events.
 type (
-	event interface{ isCircuitEvent() }
 	// stepped is an event of the table itself.
 	stepped struct{ event label.Event }
 	// routed is a Route that was read.
@@ -314,7 +318,7 @@ func (c *circuits) take(p *port, b *transport.Batch, h wire.Header, frame []byte
 // count gives the number of rows.
 func (c *circuits) count() int { return int(c.rows.Load()) }
 
-// rowOf gives a row; nil: there is none.
+// rowOf gives a row at an end of its circuit; nil: there is none.
 func (c *circuits) rowOf(circuit string, generation uint32) *row {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -71,9 +71,11 @@ func (c *circuits) install(now time.Time, a label.Install) {
 	}
 	c.byID[a.Row] = r
 	c.rows.Add(1)
-	c.mu.Lock()
-	c.byRoute[routeKey{r.circuit, r.generation}] = r
-	c.mu.Unlock()
+	if r.role != nil {
+		c.mu.Lock()
+		c.byRoute[routeKey{r.circuit, r.generation}] = r
+		c.mu.Unlock()
+	}
 	for _, s := range r.sides {
 		if s != nil {
 			c.slots.set(s)

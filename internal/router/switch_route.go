@@ -207,7 +207,7 @@ func (rt *routing) readResumed() *ginnel.DialError {
 	return nil
 }
 
-// unroute takes a row back.
+// unroute takes a row back. At an end of the circuit a code ends all of it.
 func (c *circuits) unroute(_ *ctrlChannel, u *wire.Unroute) {
 	if code := ginnel.Code(u.GetCode()); code != ginnel.CodeOK {
 		if r := c.rowOf(u.GetCircuit(), u.GetGeneration()); r != nil {
