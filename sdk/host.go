@@ -159,17 +159,18 @@ func refusal(m *wire.HostDial, err error) *ginnel.DialError {
 // ticket verifies that a circuit may be taken.
 func (h *hosts) ticket(m *wire.HostDial) (*wire.Ticket, *Listener, error) {
 	var l *Listener
+	asked := false
 	t, err := pki.OpenTicket(m.GetTicket(), h.c.holder.Load().CA, time.Now())
 	if err != nil {
 		return nil, nil, ginnel.Errorf(ginnel.NotAuthenticated, "%s", err)
 	}
 	self := ginnel.Peer{Role: ginnel.RoleIdentity, ID: string(h.c.self)}
 	err = pki.CheckTicketForPeer(t, h.c.domain, self, func(id ginnel.TerminatorID) bool {
-		l = h.listener(id)
+		l, asked = h.listener(id), true
 		return l != nil
 	})
 	switch {
-	case l == nil:
+	case asked && l == nil:
 		return nil, nil, ginnel.Errorf(ginnel.RouterErrInvalidTerminator, "service %s is not hosted here", t.GetService())
 	case err != nil:
 		return nil, nil, ginnel.Errorf(ginnel.NotAuthenticated, "%s", err)

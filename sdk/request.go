@@ -46,20 +46,23 @@ func (c *Client) ask(ctx context.Context, e *edge, to *wire.ControllerInfo, q qu
 			return nil, nil, err
 		}
 		m := q.message(signed)
-		answer, err := e.conn.Request(ctx, m)
-		if err == nil {
-			return answer, signed, nil
-		}
-		if ctx.Err() != nil && answer == nil {
-			// What it costs not to be heard is a set-up that nobody uses.
-			_ = e.conn.Notify(&wire.Message{Body: &wire.Message_Cancel{Cancel: &wire.Cancel{Request: m.GetId()}}})
-		}
-		right := answer.GetFailure().GetAudience()
-		if again || right.GetId() == "" || !errors.Is(err, ginnel.NotAuthenticated) {
+		answer, err := e.conn.Exchange(ctx, m, nil)
+		if err != nil {
+			if ctx.Err() != nil {
+				// What it costs not to be heard is a set-up that nobody uses.
+				_ = e.conn.Notify(&wire.Message{Body: &wire.Message_Cancel{Cancel: &wire.Cancel{Request: m.GetId()}}})
+			}
 			return nil, nil, err
 		}
-		e.corrected(right)
-		to = right
+		failure := answer.GetFailure()
+		if failure == nil {
+			return answer, signed, nil
+		}
+		to = failure.GetAudience()
+		if again || to.GetId() == "" || ginnel.Code(failure.GetCode()) != ginnel.NotAuthenticated {
+			return nil, nil, failure.DialError()
+		}
+		e.corrected(to)
 	}
 }
 

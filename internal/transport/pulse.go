@@ -204,7 +204,7 @@ func (c *Conn) echoed(payload []byte) error {
 	if probing.RTT != nil {
 		probing.RTT(Sample{RTT: time.Duration(now - stamp), Loaded: loaded})
 	}
-	if probing.Heard != nil && len(payload) > stampSize {
+	if probing.Heard != nil { // an empty list is one, too: the router has no controller
 		list := new(wire.Controllers)
 		if err := proto.Unmarshal(payload[stampSize:], list); err != nil {
 			return fmt.Errorf("%w: controllers: %w", wire.ErrFrame, err)
