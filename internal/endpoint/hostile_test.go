@@ -107,7 +107,7 @@ func TestAnyFrameInAnyState(t *testing.T) {
 					_ = conns[rng.IntN(len(conns))].Close()
 				}
 			case 4:
-				_, _ = s.write(nil)
+				_, _ = s.Write(nil)
 			default:
 				s.Frame(randomFrame(rng, data))
 			}
