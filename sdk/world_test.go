@@ -190,7 +190,7 @@ func (w *world) startAs(id, boot string) {
 		w.t.Fatal(err)
 	}
 	s := transport.NewServer(transport.ServerConfig{
-		TLS: pki.ServerConfig(r.holder, time.Now, wire.ALPNEdge), Identify: transport.IdentifyBy(r.holder),
+		TLS: pki.ServerConfig(r.holder, time.Now, wire.ALPNEdge, wire.ALPNEnroll), Identify: transport.IdentifyBy(r.holder),
 		Protocols: map[string]transport.Protocol{
 			wire.ALPNEdge:   {Frames: r.serve},
 			wire.ALPNEnroll: {Stream: r.relay},
@@ -435,6 +435,8 @@ func (w *world) join(a, b *fakeConn) (forA, forB [2]uint32) {
 	defer w.mu.Unlock()
 	w.labels += 4
 	n := w.labels
+	a.conn.SetBeat(transport.BeatOf(wire.ALPNEdge, true))
+	b.conn.SetBeat(transport.BeatOf(wire.ALPNEdge, true))
 	a.rows[n] = &fakeRow{place{b, n + 1}, b.conn.NewQueue()}
 	b.rows[n+2] = &fakeRow{place{a, n + 3}, a.conn.NewQueue()}
 	return [2]uint32{n, n + 3}, [2]uint32{n + 2, n + 1}

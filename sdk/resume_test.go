@@ -1,0 +1,220 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sdk
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// talk writes to an echo in pieces, calls between in the middle, and checks that
+// all comes back; it gives the longest time that a piece took.
+func talk(t *testing.T, conn *Conn, between func()) time.Duration {
+	t.Helper()
+	const pieces = 20
+	longest := time.Duration(0)
+	for i := range pieces {
+		if i == pieces/2 {
+			between()
+		}
+		piece := make([]byte, 50_000)
+		_, _ = rand.Read(piece)
+		start := time.Now()
+		go func() { _, _ = conn.Write(piece) }()
+		got := make([]byte, len(piece))
+		if _, err := io.ReadFull(conn, got); err != nil {
+			t.Fatalf("piece %d: %v", i, err)
+		}
+		if !bytes.Equal(got, piece) {
+			t.Fatalf("piece %d is another one", i)
+		}
+		longest = max(longest, time.Since(start))
+	}
+	return longest
+}
+
+func TestL64_EdgeRoutersDieUnderACircuit(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		die  func(w *world, client, host ginnel.RouterID)
+		most time.Duration
+	}{
+		{"client's is killed", func(w *world, client, _ ginnel.RouterID) { w.kill(string(client)) }, 2 * time.Second},
+		{"host's is killed", func(w *world, _, host ginnel.RouterID) { w.kill(string(host)) }, 2 * time.Second},
+		{"client's is silent", func(w *world, client, _ ginnel.RouterID) {
+			w.net.Silence(string(client), "alice")
+			w.net.Silence("alice", string(client))
+		}, 5 * time.Second},
+		{"host's is silent", func(w *world, _, host ginnel.RouterID) {
+			w.net.Silence(string(host), "bob")
+			w.net.Silence("bob", string(host))
+		}, 5 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, "r1", "r2", "r3", "r4")
+				w.net.SetLatency("alice", "r1", 10*time.Millisecond)
+				for _, r := range []string{"r2", "r3", "r4"} {
+					w.net.SetLatency("alice", r, 30*time.Millisecond)
+				}
+				bob := w.client("bob")
+				pass(5 * time.Second)
+				echo(t, bob, "echo", ListenOptions{})
+				alice := w.client("alice")
+				pass(5 * time.Second)
+				conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				host := ginnel.RouterID(conn.circuit.decided.GetRouter())
+				gap := talk(t, conn, func() { tt.die(w, "r1", host) })
+				if gap > tt.most {
+					t.Errorf("got a gap of %v, want %v at most", gap, tt.most)
+				}
+			})
+		})
+	}
+}
+
+// The edge connection comes back to the same life of the router: no controller
+// is needed.
+func TestPathComesBackWithItsConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1")
+		echo(t, w.client("bob"), "echo", ListenOptions{})
+		alice := w.client("alice")
+		pass(6 * time.Second) // so that the loss is no fast failure
+		conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		x := conn.circuit
+		before := x.rows[0].at()
+		w.net.Cut("alice", "r1")
+		pass(2 * time.Second)
+		after := alice.edges.ranked(wish{})[0]
+		if after == before {
+			t.Fatal("the connection was not lost")
+		}
+		if len(x.rows) != 1 || x.rows[0].at() != after || after.rows[x.rows[0].arrive] != x.rows[0] {
+			t.Errorf("the path did not move to the new connection")
+		}
+		if before.boot != after.boot {
+			t.Error("another life")
+		}
+	})
+}
+
+func TestResumeGivesUpWhereItIsRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1", "r2")
+		w.net.SetLatency("alice", "r2", 20*time.Millisecond)
+		echo(t, w.client("bob"), "echo", ListenOptions{})
+		alice := w.client("alice")
+		pass(5 * time.Second)
+		conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.mu.Lock()
+		w.boot = ""
+		w.mu.Unlock()
+		w.kill("r1")
+		w.kill("r2")
+		start := time.Now()
+		_, err = conn.Read(make([]byte, 1))
+		d, ok := errors.AsType[*ginnel.DialError](err)
+		if !ok || d.Code != ginnel.ResumeTimeout || d.Circuit != conn.Circuit() || time.Since(start) > 61*time.Second {
+			t.Errorf("got %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestHintMovesTheCircuitOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1")
+		echo(t, w.client("bob"), "echo", ListenOptions{})
+		alice := w.client("alice")
+		conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		generation := conn.circuit.stream.Generation()
+		talk(t, conn, func() {
+			for range 3 { // two of them are late
+				alice.circuits.hinted(conn.Circuit(), generation)
+			}
+			pass(100 * time.Millisecond)
+			alice.circuits.hinted(conn.Circuit(), generation)
+			pass(100 * time.Millisecond)
+		})
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.resumes) != 1 || conn.circuit.stream.Generation() <= generation {
+			t.Errorf("got %d resumes, generation %d", len(w.resumes), conn.circuit.stream.Generation())
+		}
+		if n := len(conn.circuit.rows); n != 1 {
+			t.Errorf("%d rows are left", n)
+		}
+	})
+}
+
+func TestNothingIsLeftOfEndedCircuits(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1")
+		bob := w.client("bob")
+		echo(t, bob, "echo", ListenOptions{})
+		alice := w.client("alice")
+		for range 20 {
+			conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = conn.Write([]byte("x"))
+			_ = conn.CloseWrite()
+			if _, err := io.ReadAll(conn); err != nil {
+				t.Error(err)
+			}
+			_ = conn.Close()
+		}
+		pass(30 * time.Second)
+		for _, c := range []*Client{alice, bob} {
+			if len(c.circuits.all) != 0 || len(c.edges.ranked(wish{})[0].rows) != 0 {
+				t.Errorf("%s: %d circuits, %d rows", c.self, len(c.circuits.all), len(c.edges.ranked(wish{})[0].rows))
+			}
+			if used := int64(256<<20) - c.budget.Left(); used != 0 {
+				t.Errorf("%s: %d bytes of the budget are taken", c.self, used)
+			}
+		}
+	})
+}
+
+// What breaks a path before its circuit knows the label is not missed.
+func TestFramesBeforeTheirRow(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1")
+		alice := w.client("alice")
+		e, err := alice.edges.pick(within10s(t), wish{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame := wire.AppendReset(nil, 77, ginnel.Revoked, "")
+		for range 2 * maxUnclaimed {
+			head, _ := wire.ParseHeader(frame)
+			_ = e.Frame(nil, head, frame)
+		}
+		if len(e.unclaimed) != maxUnclaimed {
+			t.Errorf("%d frames are kept", len(e.unclaimed))
+		}
+	})
+}
