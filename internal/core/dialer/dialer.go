@@ -200,18 +200,20 @@ func (d *Dialer) emit(a Action) { d.out = append(d.out, a) }
 // schedule puts e at due in timers, behind all that are due then.
 func (d *Dialer) schedule(e *entry, due instant) {
 	d.seq++
-	e.due = due
 	d.timers.put(e, due, d.seq)
 }
 
-// moved tells where e stands now.
+// due gives when it is e's turn; it stands in timers.
+func (d *Dialer) due(e *entry) instant { return d.timers.at(int(e.pos)).due }
+
+// moved tells where e stands now: in timers, or nowhere.
 func (d *Dialer) moved(e *entry, from State, why string) {
 	m := Moved{
 		Key: e.key, From: from, To: e.state, Why: why,
 		RetryDelay: e.retryDelay, AddrIndex: int(e.addrIndex), Attempts: int(e.attempts),
 	}
 	if e.state != None {
-		m.NextDial = d.at(e.due)
+		m.NextDial = d.at(d.due(e))
 	}
 	d.emit(m)
 }

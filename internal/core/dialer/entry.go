@@ -57,16 +57,15 @@ type entry struct {
 	// since is when the state was entered, or when a Connected entry got
 	// another connection.
 	since instant
-	// due is nextDial of NeedsDial, when it was due of Dialing in the pool's
-	// queue, when the dial must be over of a running Dialing, and the re-check
-	// of Connected.
-	due instant
 	// retryDelay is the latest delay after a failure; kept over own successes.
 	retryDelay time.Duration
 	attempts   uint32 // dials started since the last stable connection
 	addrIndex  uint32 // < len(addrs)
-	pos        int32  // in pool for a Dialing entry without attempt, else in timers
-	state      State
+	// pos is its place: in pool for a Dialing entry without attempt, else in
+	// timers. There its due is nextDial of NeedsDial, when the dial must be over
+	// of Dialing, and the re-check of Connected.
+	pos   int32
+	state State
 }
 
 // address is the one to be dialed next, or being dialed.

@@ -34,7 +34,7 @@ func (d *Dialer) check() error {
 	}
 	for _, q := range []*queue{&d.timers, &d.pool} {
 		for i := range q.len {
-			if i > 0 && q.at(i).before(q.at((i-1)/4)) {
+			if i > 0 && q.at(i).before(q.at((i-1)/fanOut)) {
 				return fmt.Errorf("place %d of a queue is before its parent", i)
 			}
 		}

@@ -3,7 +3,7 @@
 
 package dialer
 
-// queue is a heap of entries with four children to a node, earliest first;
+// queue is a heap of entries with fanOut children to a node, earliest first;
 // equal instants in the order in which they were put in. An entry stands in at
 // most one queue and at most once, at entry.pos. What is compared lies in the
 // queue itself, so entries are not read to move one. It grows by blocks: no step
@@ -15,6 +15,10 @@ type queue struct {
 
 // blockLen is a power of two.
 const blockLen = 1024
+
+// fanOut: the places of a node's children lie beside each other, and each level
+// that a place moves costs a look at another entry, so few levels are better.
+const fanOut = 8
 
 type block [blockLen]place
 
@@ -65,7 +69,7 @@ func (q *queue) remove(e *entry) {
 
 // settle puts p at i or where it belongs from there.
 func (q *queue) settle(i int, p place) {
-	if i > 0 && p.before(q.at((i-1)/4)) {
+	if i > 0 && p.before(q.at((i-1)/fanOut)) {
 		q.up(i, p)
 	} else {
 		q.down(i, p)
@@ -74,7 +78,7 @@ func (q *queue) settle(i int, p place) {
 
 func (q *queue) up(i int, p place) {
 	for i > 0 {
-		parent := (i - 1) / 4
+		parent := (i - 1) / fanOut
 		if !p.before(q.at(parent)) {
 			break
 		}
@@ -86,12 +90,12 @@ func (q *queue) up(i int, p place) {
 
 func (q *queue) down(i int, p place) {
 	for {
-		first := 4*i + 1
+		first := fanOut*i + 1
 		if first >= q.len {
 			break
 		}
 		least := first
-		for c := first + 1; c < min(first+4, q.len); c++ {
+		for c := first + 1; c < min(first+fanOut, q.len); c++ {
 			if q.at(c).before(q.at(least)) {
 				least = c
 			}

@@ -87,7 +87,7 @@ func (d *Dialer) status(e *entry) Status {
 		LastError: e.lastErr, Since: d.at(e.since), Conn: d.conns[e.key],
 	}
 	if e.state == NeedsDial {
-		s.NextDial = d.at(e.due)
+		s.NextDial = d.at(d.due(e))
 	}
 	return s
 }

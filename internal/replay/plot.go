@@ -1,0 +1,270 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+)
+
+// Where things stand in a plot, in pixels.
+const (
+	plotWidth   = 880
+	plotHeight  = 720
+	plotLeft    = 84  // of the panels
+	plotRight   = 852 // of the panels
+	plotTop     = 112 // of the first panel
+	panelHeight = 150
+	panelGap    = 42
+	plotPoints  = 384 // of a curve, at most
+)
+
+const plotStyle = `<style>
+text{font-family:"DejaVu Sans",Verdana,Helvetica,Arial,sans-serif;font-size:12px;fill:#3d4852}
+.title{font-size:19px;font-weight:bold;fill:#1b2733}
+.small{font-size:11px;fill:#66727d}
+.name{font-size:13px;font-weight:bold;fill:#1b2733}
+.grid{fill:none;stroke:#e6eaee;stroke-width:1}
+.axis{fill:none;stroke:#8b96a1;stroke-width:1}
+.down{fill:#fbe9e7}
+.mark{stroke:#66727d;stroke-width:1;stroke-dasharray:2 3}
+.limit{stroke:#a3342c;stroke-width:1.2;stroke-dasharray:6 4}
+.line{fill:none;stroke-width:1.8;stroke-linejoin:round}
+.area{stroke:none;fill-opacity:.16}
+</style>
+`
+
+// panel is one of the stacked diagrams of a plot.
+type panel struct {
+	name, unit string
+	colour     string
+	values     []float64
+	limit      float64 // a dashed line, if not 0
+	limitName  string
+	percent    bool
+	stepped    bool // each value holds for the whole of its time
+}
+
+// plot is a drawing in progress.
+type plot struct {
+	strings.Builder
+	c    *Course
+	span time.Duration // of the time axis
+	step time.Duration // of a value
+}
+
+// Plot writes the course as an SVG of three diagrams over the virtual time: the
+// share of the routers that is connected, the dials started a second, and the
+// dials that run at once.
+func (c *Course) Plot(w io.Writer) error {
+	p := &plot{c: c}
+	shown := max(c.ended, c.fleet.Outage, time.Second)
+	p.step = sampleEvery
+	if shown > 30*time.Second {
+		p.step = time.Second
+	}
+	if least := shown / plotPoints; least > p.step {
+		p.step = least.Truncate(sampleEvery) + sampleEvery
+	}
+	p.span = (shown + p.step - 1).Truncate(p.step)
+	p.draw()
+	if _, err := io.WriteString(w, p.String()); err != nil {
+		return fmt.Errorf("write plot: %w", err)
+	}
+	return nil
+}
+
+func (p *plot) draw() {
+	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n",
+		plotWidth, plotHeight, plotWidth, plotHeight)
+	p.printf("<title>%s</title>\n<desc>%s</desc>\n", p.title(), p.figures())
+	p.WriteString(plotStyle)
+	p.printf(`<rect width="%d" height="%d" fill="#fff"/>`+"\n", plotWidth, plotHeight)
+	p.printf(`<text class="title" x="%d" y="34">%s</text>`+"\n", 24, p.title())
+	for i, line := range p.parameters() {
+		p.printf(`<text class="small" x="24" y="%d">%s</text>`+"\n", 55+16*i, line)
+	}
+	y := plotTop
+	for i, panel := range p.panels() {
+		p.panel(panel, y, i == 0)
+		y += panelHeight + panelGap
+	}
+	p.timeAxis(y - panelGap)
+	p.WriteString("</svg>\n")
+}
+
+func (p *plot) printf(format string, args ...any) { fmt.Fprintf(&p.Builder, format, args...) }
+
+func (p *plot) title() string {
+	f := p.c.fleet
+	return fmt.Sprintf("%s back after an outage of %s", plural(f.Routers, "router"), span(f.Outage))
+}
+
+// parameters gives the lines below the title.
+func (p *plot) parameters() []string {
+	f, cfg := p.c.fleet, p.c.fleet.Config
+	return []string{
+		fmt.Sprintf("maxWorkers %d · queueSize %s · connectTimeout %s · retry %s to %s × %g · dialSpread %g · dial time %s · never back %g %% · seed %d",
+			cfg.MaxWorkers, thousands(float64(cfg.QueueSize)), span(cfg.ConnectTimeout), span(cfg.MinRetryInterval),
+			span(cfg.MaxRetryInterval), cfg.RetryBackoffFactor, cfg.DialSpread, span(f.DialTime), f.FailShare*100, f.Seed),
+		p.figures(),
+	}
+}
+
+func (p *plot) figures() string {
+	c := p.c
+	out := fmt.Sprintf("%s, at most %s in one second · %s times pool full",
+		plural(int(c.Dials), "dial"), thousands(float64(c.MaxDialsPerSecond)), thousands(float64(c.PoolFull)))
+	if c.T50 != nil && c.T99 != nil && c.T100 != nil {
+		out += fmt.Sprintf(" · from the return of the network: t50 %s, t99 %s, t100 %s",
+			span(time.Duration(*c.T50)), span(time.Duration(*c.T99)), span(time.Duration(*c.T100)))
+	}
+	return out
+}
+
+// panels takes the samples together to what is drawn.
+func (p *plot) panels() []panel {
+	n := int(p.span / p.step)
+	share, rate, most := make([]float64, n), make([]float64, n), make([]float64, n)
+	per := int(p.step / sampleEvery)
+	last := sample{}
+	for i := range n {
+		running := 0.0
+		for j := i * per; j < (i+1)*per; j++ {
+			if j < len(p.c.samples) {
+				last = p.c.samples[j]
+				rate[i] += float64(last.dials) / p.step.Seconds()
+			} else {
+				last.most = last.last
+			}
+			running = max(running, float64(last.most))
+		}
+		share[i] = 100 * float64(last.connected) / float64(p.c.fleet.Routers)
+		most[i] = running
+	}
+	return []panel{
+		{name: "connected", unit: "share of all routers", colour: "#1f7a4d", values: share, percent: true},
+		{name: "dials a second", unit: "started, mean of " + span(p.step), colour: "#1c5fa8", values: rate, stepped: true},
+		{
+			name: "concurrent dials", unit: "most within " + span(p.step), colour: "#7a4aa0", values: most, stepped: true,
+			limit: float64(p.c.fleet.Config.MaxWorkers), limitName: "maxWorkers",
+		},
+	}
+}
+
+// panel draws one diagram with its top at y.
+func (p *plot) panel(d panel, y int, first bool) {
+	top, ticks := 100.0, []float64{0, 25, 50, 75, 100}
+	if !d.percent {
+		most := d.limit
+		for _, v := range d.values {
+			most = max(most, v)
+		}
+		top, ticks = axis(most)
+	}
+	bottom := y + panelHeight
+	height := func(v float64) float64 { return float64(bottom) - v/top*panelHeight }
+	down := p.x(min(p.c.fleet.Outage, p.span)) - plotLeft
+	if down > 0 {
+		p.printf(`<rect class="down" x="%d" y="%d" width="%.1f" height="%d"/>`+"\n", plotLeft, y, down, panelHeight)
+	}
+	for _, v := range ticks {
+		label := thousands(v)
+		if d.percent {
+			label += " %"
+		}
+		p.printf(`<path class="grid" d="M%d %.1fH%d"/><text class="small" x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n",
+			plotLeft, height(v), plotRight, plotLeft-8, height(v)+4, label)
+	}
+	for _, t := range timeTicks(p.span) {
+		p.printf(`<path class="grid" d="M%.1f %dV%d"/>`+"\n", p.x(t), y, bottom)
+	}
+	p.legend(d, y-10, first && down > 0)
+	p.curve(d, height)
+	if d.limit > 0 {
+		p.printf(`<path class="limit" d="M%d %.1fH%d"/>`+"\n", plotLeft, height(d.limit), plotRight)
+	}
+	if first {
+		p.marks(y)
+	}
+	p.printf(`<path class="axis" d="M%d %dV%dH%d"/>`+"\n", plotLeft, y, bottom, plotRight)
+}
+
+// legend names what is drawn, above the diagram.
+func (p *plot) legend(d panel, y int, down bool) {
+	p.printf(`<rect x="%d" y="%d" width="18" height="4" fill="%s"/>`, plotLeft, y-6, d.colour)
+	p.printf(`<text x="%d" y="%d"><tspan class="name">%s</tspan><tspan class="small" dx="8">%s</tspan></text>`+"\n",
+		plotLeft+25, y, d.name, d.unit)
+	x := plotRight - 110
+	if d.limit > 0 {
+		p.printf(`<path class="limit" d="M%d %dh24"/><text class="small" x="%d" y="%d">%s %s</text>`+"\n",
+			x, y-4, x+31, y, d.limitName, thousands(d.limit))
+	}
+	if down {
+		p.printf(`<rect class="down" x="%d" y="%d" width="24" height="11"/><text class="small" x="%d" y="%d">network down</text>`+"\n",
+			x, y-10, x+31, y)
+	}
+}
+
+// curve draws the values as a line over a light area.
+func (p *plot) curve(d panel, height func(float64) float64) {
+	var path strings.Builder
+	for i, v := range d.values {
+		y := height(v)
+		switch {
+		case d.stepped:
+			fmt.Fprintf(&path, "%.1fV%.1fH", p.x(time.Duration(i)*p.step), y)
+		case i == 0: // before the first value was measured
+			fmt.Fprintf(&path, "%.1f %.1fL%.1f %.1f ", p.x(0), height(0), p.x(p.step), y)
+		default:
+			fmt.Fprintf(&path, "%.1f %.1f ", p.x(time.Duration(i+1)*p.step), y)
+		}
+	}
+	if d.stepped {
+		fmt.Fprintf(&path, "%.1f", p.x(p.span))
+	}
+	line := strings.TrimSpace(path.String())
+	if d.stepped { // begins with an x of the axis
+		_, rest, _ := strings.Cut(line, "V")
+		line = fmt.Sprintf("%d %.1fV%s", plotLeft, height(0), rest)
+	}
+	p.printf(`<path class="area" fill="%s" d="M%sV%.1fH%dZ"/>`+"\n", d.colour, line, height(0), plotLeft)
+	p.printf(`<path class="line" stroke="%s" d="M%s"/>`+"\n", d.colour, line)
+}
+
+// marks shows when the shares of the figures were reached.
+func (p *plot) marks(y int) {
+	free := math.Inf(1)
+	for i := len(shares) - 1; i >= 0; i-- {
+		since := [...]*text{p.c.T50, p.c.T99, p.c.T100}[i]
+		if since == nil {
+			continue
+		}
+		x := p.x(p.c.fleet.Outage + time.Duration(*since))
+		p.printf(`<path class="mark" d="M%.1f %dV%d"/>`, x, y, y+panelHeight)
+		label := fmt.Sprintf("t%d", shares[i])
+		if x+4 < free-24 || math.IsInf(free, 1) {
+			p.printf(`<text class="small" x="%.1f" y="%d" text-anchor="end">%s</text>`, x-4, y+panelHeight-7, label)
+			free = x - 4
+		}
+		p.WriteString("\n")
+	}
+}
+
+// timeAxis labels the ticks below the last diagram.
+func (p *plot) timeAxis(y int) {
+	for _, t := range timeTicks(p.span) {
+		p.printf(`<path class="axis" d="M%.1f %dv5"/><text class="small" x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
+			p.x(t), y, p.x(t), y+19, span(t))
+	}
+	p.printf(`<text x="%d" y="%d" text-anchor="middle">time since all connections were lost</text>`+"\n",
+		(plotLeft+plotRight)/2, y+40)
+}
+
+func (p *plot) x(t time.Duration) float64 {
+	return plotLeft + (plotRight-plotLeft)*t.Seconds()/p.span.Seconds()
+}
