@@ -1,0 +1,165 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// left reports what a router keeps of circuits.
+func (c *circuits) left() string {
+	c.mu.Lock()
+	hosted, named := len(c.hosted), len(c.byRoute)
+	c.mu.Unlock()
+	c.endpoints.mu.Lock()
+	ends, attached := len(c.endpoints.ends), len(c.endpoints.attached)
+	c.endpoints.mu.Unlock()
+	c.terms.mu.Lock()
+	open := len(c.terms.open)
+	c.terms.mu.Unlock()
+	c.r.edge.mu.Lock()
+	asked := len(c.r.edge.asked)
+	c.r.edge.mu.Unlock()
+	return fmt.Sprintf("%d rows, %d named, %d hosted, %d ends, %d attached, %d open, %d asked, %d bytes",
+		c.count(), named, hosted, ends, attached, open, asked, circuitBudget-c.budget.Left())
+}
+
+const nothing = "0 rows, 0 named, 0 hosted, 0 ends, 0 attached, 0 open, 0 asked, 0 bytes"
+
+func TestL68_ManyShortCircuitsLeaveNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		f := newFabric(w, [2]string{"r1", "r2"})
+		f.server(echo)
+		p, bob := f.program("alice", "r1"), f.program("bob", "r2")
+		bob.hosts(echoCircuit)
+		id, err := bob.bind("r2", asIs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 60 {
+			var k *call
+			if i%2 == 0 {
+				k = p.dial(fmt.Sprintf("c-%d", i), "r1", "r2")
+			} else {
+				k = p.dialHost(bob, id, fmt.Sprintf("c-%d", i), "r1", "r2")
+			}
+			if _, err := k.conn.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(k.conn, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			switch i % 6 {
+			case 0, 1:
+				_ = k.conn.Close()
+			case 2, 3:
+				k.conn.Abort(ginnel.PeerReset, "enough")
+			default:
+				_ = k.conn.CloseWrite()
+				_, _ = io.ReadAll(k.conn)
+			}
+		}
+		w.pass(time.Second)
+		if s := f.termOf("r2", "web-1"); s.GetCircuits() != 0 {
+			t.Errorf("web-1 counts %d circuits", s.GetCircuits())
+		}
+		if s := f.termOf("r2", id); s.GetCircuits() != 0 {
+			t.Errorf("%s counts %d circuits", id, s.GetCircuits())
+		}
+		w.pass(30 * time.Second)
+		for name, r := range f.routers {
+			if left := r.circuits.left(); left != nothing {
+				t.Errorf("%s keeps %s", name, left)
+			}
+		}
+	})
+}
+
+// A peer that vanishes without closing leaves nothing within the idle limit.
+func TestL66_VanishedPeerIsCollected(t *testing.T) {
+	inWorld(t, func(w *world) {
+		f := newFabric(w, [2]string{"r1", "r2"})
+		f.server(echo)
+		p := f.program("alice", "r1")
+		k := p.dial("c-1", "r1", "r2")
+		if _, err := k.conn.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		w.net.Silence("alice", "r1")
+		w.net.Silence("r1", "alice")
+		w.pass(100 * time.Second)
+		for name, r := range f.routers {
+			if left := r.circuits.left(); left != nothing {
+				t.Errorf("%s keeps %s", name, left)
+			}
+		}
+		w.net.Resume("alice", "r1")
+		w.net.Resume("r1", "alice")
+		k.conn.Abort(ginnel.PeerReset, "")
+	})
+}
+
+// Without any controller what runs goes on, and what is asked is answered at once.
+func TestL69_ControlPlaneGone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		f := newFabric(w, [2]string{"r1", "r2"})
+		w.net.SetLatency("alice", "r1", 100*time.Millisecond)
+		f.server(echo)
+		p := f.program("alice", "r1")
+		k := p.dial("c-1", "r1", "r2")
+		stop := k.flood()
+		w.net.Cut("c1", "")
+		for range 10 {
+			<-time.After(time.Second)
+		}
+		dial, err := pki.Sign(p.holder.Load(), wire.DomainDial, &wire.Dial{Audience: &wire.Audience{Controller: "c1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		_, err = p.request(&wire.Message{Body: &wire.Message_DialRequest{DialRequest: &wire.DialRequest{Dial: dial}}})
+		if !errors.Is(err, ginnel.ControllerUnavailable) || time.Since(start) > 150*time.Millisecond {
+			t.Errorf("got %v after %v", err, time.Since(start))
+		}
+		stop()
+	})
+}
+
+// A program that starts anew has nothing to do with the circuits of the one before.
+func TestProgramReborn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		f := newFabric(w, [2]string{"r1", "r2"})
+		f.server(echo)
+		p := f.program("alice", "r1")
+		k := p.dial("c-1", "r1", "r2")
+		if _, err := k.conn.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		p.conn.Close(nil)
+		w.pass(time.Second)
+		p.boot = "another"
+		p.connect("r1")
+		if n := f.routers["r1"].Status().Circuits; n != 0 {
+			t.Errorf("%d rows", n)
+		}
+		if e := f.endpointsOf("r1")["c-1/false"]; e == nil {
+			t.Error("the client's end was never reported")
+		}
+		w.pass(time.Second)
+		if e := f.endpointsOf("r1")["c-1/false"]; !e.GetRemoved() {
+			t.Error("the client's end is still reported")
+		}
+		k.conn.Abort(ginnel.PeerReset, "")
+	})
+}
