@@ -169,11 +169,8 @@ func (c *Controller) tokenOf(d *draft) (api.Created, error) {
 			t.Addresses = []ginnel.Address{own}
 		}
 	} else if identity, ok := c.store.View().Identities().Get(ginnel.IdentityID(d.peer.ID)); ok {
-		for _, info := range c.edgeRouters(c.rules(), identity) {
-			if len(t.Addresses) < maxTokenRouters {
-				t.Addresses = append(t.Addresses, ginnel.Address(info.GetAddress()))
-			}
-		}
+		known := c.enrollAddresses(c.rules(), identity)
+		t.Addresses = known[:min(len(known), maxTokenRouters)]
 	}
 	text, err := pki.IssueToken(c.holder.Load(), t)
 	if err != nil {

@@ -224,3 +224,19 @@ func (c *Controller) edgeRouters(r rules, identity ginnel.Identity) []*wire.Edge
 	}
 	return list
 }
+
+// enrollAddresses gives where an identity can enroll: the edge routers that have
+// said so, then those that have not been heard yet, at the listener that the
+// operator named for them. A router has one port for everything.
+func (c *Controller) enrollAddresses(r rules, identity ginnel.Identity) []ginnel.Address {
+	var list []ginnel.Address
+	for _, info := range c.edgeRouters(r, identity) {
+		list = append(list, ginnel.Address(info.GetAddress()))
+	}
+	for router := range r.Routers().All() {
+		if c.fabric.peer(router.ID) == nil && len(router.CtrlListeners) > 0 && r.policies.CanConnect(identity, router) {
+			list = append(list, router.CtrlListeners[0].Address)
+		}
+	}
+	return list
+}

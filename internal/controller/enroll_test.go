@@ -274,6 +274,24 @@ func TestRelayedEnrollment(t *testing.T) {
 }
 
 // Streams that say nothing end in time, and are bounded in number and size.
+// A token can be made before the routers have connected for the first time.
+func TestTokenNamesRoutersNotHeardYet(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		for _, in := range []api.RouterCreate{
+			{Router: ginnel.Router{ID: "r1"}, CtrlAddresses: []string{"tls:r1:443", "tls:other:443"}},
+			{Router: ginnel.Router{ID: "r2"}}, // dials: where it listens nobody knows
+			{Router: ginnel.Router{ID: "r3", Disabled: true}, CtrlAddresses: []string{"tls:r3:443"}},
+		} {
+			b.token(b.api.Routers.Create(t.Context(), in))
+		}
+		alice := api.IdentityCreate{Identity: ginnel.Identity{ID: "alice"}}
+		token := b.token(b.api.Identities.Create(t.Context(), alice))
+		if len(token.Addresses) != 1 || token.Addresses[0] != "tls:r1:443" {
+			t.Errorf("edge routers in the token: %v", token.Addresses)
+		}
+	})
+}
+
 func TestRelayBounds(t *testing.T) {
 	inTestbed(t, func(t *testing.T, b *testbed) {
 		edge := b.router("r1")
