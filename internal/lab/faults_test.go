@@ -1,0 +1,100 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lab_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ginnel/ginnel/internal/lab"
+)
+
+// bulk is what the transfers under faults carry each way.
+const bulk = 12 << 20
+
+// TestL64_KilledUnderATransfer breaks a path in four ways under bulk data in both
+// directions: the checksum is right and the gap under two seconds.
+func TestL64_KilledUnderATransfer(t *testing.T) {
+	for _, test := range []struct {
+		name, service string
+		fault         func(w *world) error
+	}{
+		{"transit router killed", "hosted", func(w *world) error { return w.Kill("r2") }},
+		{"transit router killed, hosted by the router", "echo", func(w *world) error { return w.Kill("r2") }},
+		{"link down", "hosted", func(w *world) error { return w.LinkDown("r2", "r4") }},
+		{"client's edge router killed", "echo", func(w *world) error { return w.Kill("r1") }},
+		{"host's edge router killed", "hosted", func(w *world) error { return w.Kill("r4") }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := open(t, diamond, lab.Options{Plain: true})
+			conn := w.connect(w.clientAt("alice", "r1"), test.service)
+			if path := conn.Explain().Path; len(path) != 3 || path[0] != "r1" || path[1] != "r2" || path[2] != "r4" {
+				t.Fatalf("path %v, want r1 r2 r4", path)
+			}
+			gap, err := transfer(conn, bulk, func() error { return test.fault(w) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gap > 2*time.Second {
+				t.Errorf("no byte for %s, want at most 2s", gap)
+			}
+			t.Logf("longest gap %s", gap)
+		})
+	}
+}
+
+// TestL64_SilentUnderATransfer swallows a router's packets: what nobody closes is
+// found out, and after another way is found the silent one may come back.
+func TestL64_SilentUnderATransfer(t *testing.T) {
+	for _, test := range []struct{ name, service, router string }{
+		{"transit router", "hosted", "r2"},
+		{"client's edge router", "echo", "r1"},
+		{"host's edge router", "hosted", "r4"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := open(t, diamond, lab.Options{})
+			conn := w.connect(w.clientAt("alice", "r1"), test.service)
+			gap, err := transfer(conn, bulk, func() error { return w.Silence(test.router) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gap > 5*time.Second {
+				t.Errorf("no byte for %s, want at most 5s", gap)
+			}
+			t.Logf("longest gap %s", gap)
+			w.must(w.Resume(test.router))
+			w.ready(20 * time.Second)
+		})
+	}
+}
+
+// TestLatencyDecides moves the cheapest way by delaying links.
+func TestLatencyDecides(t *testing.T) {
+	t.Parallel()
+	w := open(t, `
+routers: [{name: r1}, {name: r2}, {name: r3}, {name: r4}]
+links:
+  - {a: r1, b: r2, latency: 10ms}
+  - {a: r2, b: r4}
+  - {a: r1, b: r3, latency: 150ms}
+  - {a: r3, b: r4}
+identities: [{name: alice, roles: [staff], edgeRouters: [r1]}]
+services: [{name: echo, terminators: [{router: r4, address: "tcp:ECHO"}]}]
+policies: [{kind: dial, identities: ["#staff"], services: ["@echo"]}]
+`, lab.Options{})
+	client := w.client("alice")
+	if path := w.dialable(5*time.Second, client, "echo"); len(path) != 3 || path[1] != "r2" {
+		t.Fatalf("path %v, want r1 r2 r4", path)
+	}
+	w.must(w.LinkLatency("r1", "r2", 400*time.Millisecond))
+	w.must(w.LinkLatency("r1", "r3", 0))
+	w.eventually(20*time.Second, func() error {
+		if path := w.dialable(5*time.Second, client, "echo"); len(path) != 3 || path[1] != "r3" {
+			return errPath(path)
+		}
+		return nil
+	})
+}
