@@ -137,6 +137,17 @@ func (s *circuits) add(x *circuit) bool {
 	return true
 }
 
+// put is add, but in place of a circuit of that name, which is ending.
+func (s *circuits) put(x *circuit) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.all[end{x.id, x.role}] = x
+	return true
+}
+
 func (s *circuits) get(id ginnel.CircuitID, role flow.Role) *circuit {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,6 +29,9 @@ const (
 	seenFor = 10 * time.Minute
 )
 
+// errOvertaken ends an attempt of a dial that a later one follows.
+var errOvertaken = ginnel.Errorf(ginnel.StaleGeneration, "a later attempt of the same dial came")
+
 // hosts takes the circuits that come to a Client's listeners.
 type hosts struct {
 	c      *Client
@@ -38,8 +41,8 @@ type hosts struct {
 	closed    bool
 	listeners map[*Listener]struct{}
 	held      map[ginnel.TerminatorID]*Listener
-	// Circuits that were taken: none comes about twice.
-	young, old map[ginnel.CircuitID]struct{}
+	// Circuits that were taken: none comes about twice in one generation.
+	young, old map[ginnel.CircuitID]*taking
 	since      time.Time // when young began
 }
 
@@ -101,17 +104,65 @@ func (h *hosts) close() {
 	}
 }
 
-// first reports whether a circuit was never taken before.
-func (h *hosts) first(id ginnel.CircuitID) bool {
+// taking is the newest attempt of a dial that came here. What is not marked
+// otherwise is under hosts.mu.
+type taking struct {
+	generation uint32
+	begun      bool               // its client has shown who it is: the dial is over
+	stop       context.CancelFunc // ends the attempt
+}
+
+// attempt notes an attempt of a dial, of which stop is the end. An earlier attempt
+// of the same dial ends. Refused is one that was here before, or was overtaken, or
+// whose dial came about.
+func (h *hosts) attempt(id ginnel.CircuitID, generation uint32, stop context.CancelFunc) (*taking, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now := time.Now(); h.young == nil || now.Sub(h.since) > seenFor {
-		h.old, h.young, h.since = h.young, make(map[ginnel.CircuitID]struct{}), now
+		h.old, h.young, h.since = h.young, make(map[ginnel.CircuitID]*taking), now
 	}
-	_, young := h.young[id]
-	_, old := h.old[id]
-	h.young[id] = struct{}{}
-	return !young && !old
+	before := h.young[id]
+	if before == nil {
+		before = h.old[id]
+	}
+	if before != nil && (before.begun || before.generation >= generation) {
+		return nil, ginnel.Errorf(ginnel.StaleGeneration, "circuit was here before, in generation %d", before.generation)
+	}
+	if before != nil {
+		before.stop()
+	}
+	t := &taking{generation: generation, stop: stop}
+	h.young[id] = t
+	return t, nil
+}
+
+// install takes in the circuit of an attempt, in place of that of an earlier one.
+func (h *hosts) install(x *circuit, t *taking) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.overtakenLocked(x.id, t):
+		return errOvertaken
+	case !h.c.circuits.put(x):
+		return fmt.Errorf("circuit %s: %w", x.id, errClientClosed)
+	}
+	return nil
+}
+
+// begin notes that the client of an attempt has shown who it is.
+func (h *hosts) begin(id ginnel.CircuitID, t *taking) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.overtakenLocked(id, t) {
+		return errOvertaken
+	}
+	t.begun = true
+	return nil
+}
+
+func (h *hosts) overtakenLocked(id ginnel.CircuitID, t *taking) bool {
+	newest := h.young[id]
+	return newest != nil && newest != t
 }
 
 // dialed takes a HostDial, on e's reading goroutine: the rest is done on another.
@@ -198,17 +249,18 @@ func (h *hosts) take(e *edge, request uint64, m *wire.HostDial) error {
 			<-l.places
 		}
 	}()
-	if !h.first(ginnel.CircuitID(m.GetCircuit())) {
-		return ginnel.Errorf(ginnel.StaleGeneration, "circuit was here before")
-	}
-	limit := setupTime
-	if ms := m.GetDeadlineMs(); ms > 0 {
-		limit = min(limit, time.Duration(ms)*time.Millisecond)
-	}
-	ctx, cancel := context.WithTimeout(l.life, limit)
-	defer cancel()
 	s := &hosted{c: h.c, l: l, e: e, m: m, ticket: ticket}
-	conn, flight, err := s.up(ctx)
+	var stop context.CancelFunc
+	s.life, stop = context.WithCancel(l.life)
+	defer func() {
+		if !taken {
+			stop()
+		}
+	}()
+	if s.attempt, err = h.attempt(ginnel.CircuitID(m.GetCircuit()), m.GetGeneration(), stop); err != nil {
+		return err
+	}
+	conn, flight, err := s.up()
 	if err != nil {
 		return err
 	}
@@ -218,7 +270,12 @@ func (h *hosts) take(e *edge, request uint64, m *wire.HostDial) error {
 		return nil // nobody is left to be told
 	}
 	taken = true
-	if !h.c.spawn(func() { l.offer(conn) }) {
+	offer := func() {
+		defer stop()
+		s.offer(conn)
+	}
+	if !h.c.spawn(offer) {
+		stop()
 		conn.discard()
 		<-l.places
 	}
@@ -232,11 +289,19 @@ type hosted struct {
 	e       *edge
 	m       *wire.HostDial
 	ticket  *wire.Ticket
+	life    context.Context // until it is accepted or overtaken
+	attempt *taking
 	circuit *circuit // set before the stream is up
 }
 
 // up makes the host's end. What it has made by then ends with an error.
-func (s *hosted) up(ctx context.Context) (*Conn, []byte, error) {
+func (s *hosted) up() (*Conn, []byte, error) {
+	limit := setupTime
+	if ms := s.m.GetDeadlineMs(); ms > 0 {
+		limit = min(limit, time.Duration(ms)*time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(s.life, limit)
+	defer cancel()
 	in := Incoming{
 		Service: s.l.service, Circuit: ginnel.CircuitID(s.m.GetCircuit()),
 		Client: ginnel.IdentityID(s.ticket.GetClient()), Terminator: ginnel.TerminatorID(s.m.GetTerminator()),
@@ -273,9 +338,9 @@ func (s *hosted) end(in Incoming) (*Conn, []byte, error) {
 		c: s.c, id: in.Circuit, role: flow.Host,
 		ticket: s.m.GetTicket(), decided: s.ticket, stream: host.Stream(),
 	}
-	if !s.c.circuits.add(x) {
-		host.Fail(errClientClosed)
-		return nil, nil, fmt.Errorf("circuit %s: %w", x.id, errClientClosed)
+	if err := s.c.hosts.install(x, s.attempt); err != nil {
+		host.Fail(err)
+		return nil, nil, err
 	}
 	s.circuit = x
 	r, h, lost := x.take(s.e, s.m.GetGeneration(), s.m.GetArriveLabel(), s.m.GetSendLabel())
@@ -290,11 +355,16 @@ func (s *hosted) end(in Incoming) (*Conn, []byte, error) {
 
 // offer hands a connection to who accepts once its client has begun. Its place
 // is taken.
-func (l *Listener) offer(conn *Conn) {
-	ctx, cancel := context.WithTimeout(l.life, startTime)
+func (s *hosted) offer(conn *Conn) {
+	l := s.l
+	ctx, cancel := context.WithTimeout(s.life, startTime)
 	defer cancel()
-	if err := conn.end.Handshake(ctx); err != nil {
-		l.c.log.Debug("circuit did not begin", "circuit", string(conn.Circuit()), "err", err)
+	err := conn.end.Handshake(ctx)
+	if err == nil {
+		err = s.c.hosts.begin(conn.Circuit(), s.attempt)
+	}
+	if err != nil {
+		s.c.log.Debug("circuit did not begin", "circuit", string(conn.Circuit()), "err", err)
 		conn.discard()
 		<-l.places
 		return

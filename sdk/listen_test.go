@@ -213,6 +213,7 @@ func TestCircuitsAreTakenOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the client has begun
 		w.mu.Lock()
 		x := w.circuits[string(conn.Circuit())]
 		host := w.binds[x.terminator].conn
@@ -228,6 +229,91 @@ func TestCircuitsAreTakenOnce(t *testing.T) {
 		}}})
 		if codeOf(t, err) != ginnel.StaleGeneration {
 			t.Errorf("old generation: got %v", err)
+		}
+	})
+}
+
+// count gives the number of circuits.
+func (s *circuits) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
+// hostDial asks a host as the edge router of its first bind does.
+func (w *world) hostDial(x *fakeCircuit, circuit string, generation uint32, early []byte) (*wire.Message, error) {
+	w.mu.Lock()
+	host := w.binds[x.terminator].conn
+	w.labels += 2
+	n := w.labels
+	w.mu.Unlock()
+	return host.conn.Request(w.t.Context(), &wire.Message{Body: &wire.Message_HostDial{HostDial: &wire.HostDial{
+		Circuit: circuit, Generation: generation, Terminator: x.terminator, Service: "web", Ticket: x.ticket,
+		Early: early, SendLabel: n, ArriveLabel: n + 1,
+	}}})
+}
+
+// The attempts of one dial may come to the same host, over two edge routers: each
+// is taken once, and a later one replaces one that did not come about.
+func TestAttemptsOfOneDialReachTheSameHost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1")
+		answers := []error{ginnel.Errorf(ginnel.RouterErrConnRefused, "nobody there"), ginnel.Errorf(ginnel.RouterErrDialTimedOut, "black hole"), nil}
+		var backends []*closer
+		bob := w.client("bob")
+		l, err := bob.Listen("web", ListenOptions{Connect: func(context.Context, Incoming) (io.Closer, error) {
+			err := answers[0]
+			if len(answers) > 1 {
+				answers = answers[1:]
+			}
+			backends = append(backends, &closer{})
+			return backends[len(backends)-1], err
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-l.Bound()
+		_, err = w.client("alice").Dial(t.Context(), "web")
+		if codeOf(t, err) != ginnel.RouterErrConnRefused {
+			t.Fatalf("got %v", err)
+		}
+		w.mu.Lock()
+		var circuit string
+		var x *fakeCircuit
+		for circuit, x = range w.circuits {
+		}
+		early := w.dials[0].GetEarly()
+		w.mu.Unlock()
+		for i, c := range []struct {
+			generation uint32
+			want       ginnel.Code
+		}{
+			{1, ginnel.StaleGeneration},
+			{2, ginnel.RouterErrDialTimedOut}, // the true cause of this attempt
+			{4, ginnel.CodeOK},
+			{3, ginnel.StaleGeneration}, // comes late
+			{4, ginnel.StaleGeneration},
+			{5, ginnel.CodeOK}, // replaces 4, whose client has not begun
+		} {
+			m, err := w.hostDial(x, circuit, c.generation, early)
+			got := ginnel.CodeOK
+			if err != nil {
+				got = codeOf(t, err)
+			}
+			if got != c.want || err == nil && len(m.GetHostDialResult().GetEarly()) == 0 {
+				t.Errorf("step %d, generation %d: got %v, want %v", i, c.generation, err, c.want)
+			}
+		}
+		synctest.Wait()
+		if n := bob.circuits.count(); n != 1 || len(l.places) != 1 {
+			t.Errorf("%d circuits, %d places taken, want that of the last attempt", n, len(l.places))
+		}
+		if len(backends) != 4 || backends[2].closed.Load() != 1 || backends[3].closed.Load() != 0 {
+			t.Errorf("backends %v", backends)
+		}
+		pass(startTime + time.Second) // nobody begins
+		if n := bob.circuits.count(); n != 0 || len(l.places) != 0 || backends[3].closed.Load() != 1 {
+			t.Errorf("%d circuits, %d places taken are left", n, len(l.places))
 		}
 	})
 }
