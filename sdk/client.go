@@ -62,6 +62,7 @@ type Client struct {
 
 	edges    *edges
 	services *services
+	shunned  shunned
 	circuits *circuits
 	hosts    *hosts
 

@@ -178,7 +178,7 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 		if err != nil {
 			return nil, cmp.Or(d.last, err)
 		}
-		to, ok := e.audience(d.c.services.controller(), func(id ginnel.ControllerID) bool {
+		to, ok := d.c.audience(e, func(id ginnel.ControllerID) bool {
 			return d.busy[id] || d.deaf[atRouter{e.id, id}]
 		})
 		if !ok {

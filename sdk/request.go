@@ -47,7 +47,12 @@ func (c *Client) ask(ctx context.Context, e *edge, to *wire.ControllerInfo, q qu
 		}
 		m := q.message(signed)
 		answer, err := e.conn.Exchange(ctx, m, nil)
-		if err != nil {
+		if err == nil {
+			c.shunned.remove(ginnel.ControllerID(to.GetId()))
+		} else {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				c.shunned.add(ginnel.ControllerID(to.GetId()))
+			}
 			if ctx.Err() != nil {
 				// What it costs not to be heard is a set-up that nobody uses.
 				_ = e.conn.Notify(&wire.Message{Body: &wire.Message_Cancel{Cancel: &wire.Cancel{Request: m.GetId()}}})

@@ -101,8 +101,7 @@ func finalCode(err error) (ginnel.Code, bool) {
 	if !ok {
 		return 0, false
 	}
-	switch d.Code {
-	case ginnel.NotAuthorized, ginnel.InvalidService, ginnel.Revoked:
+	if d.Code == ginnel.NotAuthorized || d.Code == ginnel.InvalidService || d.Code == ginnel.Revoked {
 		return ginnel.Revoked, true
 	}
 	return 0, false
@@ -111,7 +110,7 @@ func finalCode(err error) (ginnel.Code, bool) {
 // resume asks a controller for another path, over e, and gives it to the stream.
 func (x *circuit) resume(ctx context.Context, e *edge) error {
 	c := x.c
-	to, ok := e.audience("", nil)
+	to, ok := c.audience(e, nil)
 	if !ok {
 		return ginnel.Errorf(ginnel.ControllerUnavailable, "edge router %s has no controller", e.id)
 	}

@@ -150,7 +150,7 @@ func (s *services) subscribe(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if to, ok := e.audience(s.controller(), nil); ok {
+		if to, ok := s.c.audience(e, nil); ok {
 			return s.query(ctx, e, to)
 		}
 		skip[e.id] = true
