@@ -5,29 +5,37 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
+	"github.com/ginnel/ginnel/internal/pki"
 )
 
 // controllerEnv names the controller that commands ask where --controller is
 // not given.
 const controllerEnv = "GINNEL_CONTROLLER"
 
+// identityEnv names the identity file that is used where --identity is not given.
+const identityEnv = "GINNEL_IDENTITY"
+
 // socketName is the unix socket in a controller's directory.
 const socketName = "admin.sock"
 
-// asks makes cmd, and the verbs below it, take --controller.
+// asks makes cmd, and the verbs below it, take --controller and what it needs.
 func asks(cmd *cobra.Command) *cobra.Command {
 	cmd.PersistentFlags().String("controller", "", "the controller's directory, or https://HOST:PORT (default $"+controllerEnv+")")
+	cmd.PersistentFlags().String("identity", "", "identity file to show at https://HOST:PORT (default $"+identityEnv+")")
 	return cmd
 }
 
@@ -44,11 +52,10 @@ func connect(cmd *cobra.Command) (*api.Client, error) {
 		return nil, withHint(usagef("no controller named"), "give --controller DIR or set "+controllerEnv)
 	}
 	if strings.HasPrefix(where, "https://") {
-		client, err := networkClient(cmd)
-		if err != nil {
-			return nil, err
-		}
-		return api.NewClient(client, where), nil
+		return connectTLS(cmd, where)
+	}
+	if strings.Contains(where, "://") {
+		return nil, usagef("--controller %s: want a directory or https://HOST:PORT", where)
 	}
 	socket := filepath.Join(where, socketName)
 	if _, err := os.Stat(socket); err != nil {
@@ -57,10 +64,33 @@ func connect(cmd *cobra.Command) (*api.Client, error) {
 	return api.NewSocketClient(socket), nil
 }
 
-// networkClient gives an HTTP client that shows the identity named by
-// --identity or GINNEL_IDENTITY.
-func networkClient(*cobra.Command) (*http.Client, error) {
-	return nil, usagef("give --controller the controller's directory on its own host")
+// connectTLS gives a client of a controller's port, with an administrator's
+// identity. Where --identity means something else the environment names the file.
+func connectTLS(cmd *cobra.Command, base string) (*api.Client, error) {
+	at, err := url.Parse(base)
+	if err != nil || at.Host == "" || strings.Trim(at.Path, "/") != "" || at.RawQuery != "" {
+		return nil, usagef("--controller %s: want https://HOST:PORT", base)
+	}
+	file := os.Getenv(identityEnv)
+	if flag := cmd.Flags().Lookup("identity"); flag != nil && flag.Value.Type() == "string" && flag.Changed {
+		file = flag.Value.String()
+	}
+	if file == "" {
+		return nil, withHint(usagef("no identity named to show to %s", base),
+			"set "+identityEnv+" to an administrator's identity file, such as admin.json of the controller's directory")
+	}
+	identity, err := pki.ReadIdentity(file)
+	if err != nil {
+		return nil, err
+	}
+	holder := pki.NewHolder(identity.Credential)
+	return api.NewClient(&http.Client{Transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		TLSClientConfig: pki.ClientConfig(holder, time.Now, ginnel.Peer{Role: ginnel.RoleController},
+			"h2", "http/1.1"),
+		TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2:   true,
+	}}, base), nil
 }
 
 // asking runs fn with a client.
@@ -71,7 +101,11 @@ func asking(fn func(ctx context.Context, cmd *cobra.Command, c *api.Client, args
 			return err
 		}
 		defer c.Close()
-		return fn(cmd.Context(), cmd, c, args)
+		err = fn(cmd.Context(), cmd, c, args)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return withHint(err, "start it: ginnel controller run --dir DIR")
+		}
+		return err
 	}
 }
 
@@ -130,14 +164,14 @@ func said(cmd *cobra.Command, v any, line string) error {
 }
 
 // costFlag adds a flag for a cost in whole units.
-func costFlag(cmd *cobra.Command, name string, units int64, use string) *int64 {
-	return cmd.Flags().Int64(name, units, use+" (1 stands for 1 ms)")
+func costFlag(cmd *cobra.Command, units int64, use string) *int64 {
+	return cmd.Flags().Int64("cost", units, use+" (1 stands for 1 ms)")
 }
 
 // cost reads a cost flag.
-func cost(name string, units int64) (ginnel.Cost, error) {
+func cost(units int64) (ginnel.Cost, error) {
 	if units < 0 {
-		return 0, usagef("--%s %d: a cost is not negative", name, units)
+		return 0, usagef("--cost %d: a cost is not negative", units)
 	}
 	return ginnel.Units(units), nil
 }

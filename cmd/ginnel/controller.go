@@ -102,6 +102,9 @@ func initController(ctx context.Context, dir string, network ginnel.NetworkID, n
 	if err := pki.WriteFile(filepath.Join(dir, caKeyFile), key, 0o600); err != nil {
 		return err
 	}
+	if err := writeSample(filepath.Join(dir, configFile)); err != nil {
+		return err
+	}
 	st, done, err := openStore(ctx, dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
@@ -112,6 +115,14 @@ func initController(ctx context.Context, dir string, network ginnel.NetworkID, n
 		return err
 	}
 	return pki.WriteIdentity(filepath.Join(dir, adminFile), pki.Identity{Credential: admin})
+}
+
+// writeSample writes the sample configuration, unless a file is there.
+func writeSample(file string) error {
+	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return pki.WriteFile(file, []byte(sampleConfig), 0o644)
 }
 
 // openStore opens the store in a controller's directory; done closes it.

@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
 	"github.com/ginnel/ginnel/internal/controller"
+	"github.com/ginnel/ginnel/internal/core/dialer"
 	"github.com/ginnel/ginnel/internal/pki"
 )
 
@@ -96,6 +99,27 @@ func TestControllerPortInUse(t *testing.T) {
 	err = runController(t.Context(), dir, cfg, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "is in use by another process") || len(hintsOf(err)) == 0 {
 		t.Errorf("port in use: %v", err)
+	}
+}
+
+// The sample is what there would be without it, save dialSpread; and each key
+// that it shows as a comment is one, with its default as value.
+func TestSampleConfig(t *testing.T) {
+	want := controller.DefaultConfig()
+	want.Dialer.DialSpread = 0.1
+	commented := regexp.MustCompile(`(?m)^( *)#(\w+: )`).ReplaceAllString(sampleConfig, "$1$2")
+	for name, text := range map[string]string{"as it is": sampleConfig, "all keys": commented} {
+		got, err := controller.ParseConfig("sample", []byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		got.Listen, got.Advertise = "", "" // examples
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+	if n := reflect.TypeFor[dialer.Config]().NumField(); strings.Count(commented, "\n  ") < n {
+		t.Errorf("not all %d keys of dialer are in the sample", n)
 	}
 }
 

@@ -59,17 +59,17 @@ func newDialCmd() *cobra.Command {
 
 // identityFlag adds the flag for the identity file.
 func identityFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "identity", "", "identity file (default $GINNEL_IDENTITY)")
+	cmd.Flags().StringVar(file, "identity", "", "identity file (default $"+identityEnv+")")
 }
 
 // openClient gives a client for the identity in a file. The file follows the
 // identity: a renewed certificate and other edge routers are written to it.
 func openClient(file string, log *slog.Logger) (*sdk.Client, error) {
 	if file == "" {
-		file = os.Getenv("GINNEL_IDENTITY")
+		file = os.Getenv(identityEnv)
 	}
 	if file == "" {
-		return nil, withHint(usagef("give --identity FILE, or set GINNEL_IDENTITY"),
+		return nil, withHint(usagef("give --identity FILE, or set %s", identityEnv),
 			"`ginnel identity enroll TOKENFILE > FILE` makes one")
 	}
 	identity, err := sdk.LoadIdentity(file)

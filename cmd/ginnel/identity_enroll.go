@@ -4,6 +4,9 @@
 package main
 
 import (
+	"io"
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"github.com/ginnel/ginnel/sdk"
@@ -35,8 +38,21 @@ func newIdentityEnrollCmd() *cobra.Command {
 		if *out != "" {
 			return identity.Save(*out)
 		}
+		ownerOnly(cmd.OutOrStdout())
 		_, err = identity.WriteTo(cmd.OutOrStdout())
 		return err
 	}
 	return cmd
+}
+
+// ownerOnly closes a file that the shell made for our output to all but its
+// owner. Where that is not ours to do, the shell's choice stands.
+func ownerOnly(out io.Writer) {
+	file, ok := out.(*os.File)
+	if !ok {
+		return
+	}
+	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+		_ = file.Chmod(0o600)
+	}
 }

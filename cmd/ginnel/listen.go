@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +25,6 @@ address, until the command is interrupted.
 // listenFlags are the flags of listen.
 type listenFlags struct {
 	identity, forward string
-	cost              int64
 	opts              sdk.ListenOptions
 }
 
@@ -39,7 +39,7 @@ func newListenCmd() *cobra.Command {
 	flags := cmd.Flags()
 	identityFlag(cmd, &f.identity)
 	flags.StringVar(&f.forward, "forward", "", "carry all connections on to tcp:HOST:PORT")
-	static := costFlag(cmd, "cost", 0, "cost of this host")
+	static := costFlag(cmd, 0, "cost of this host")
 	flags.StringVar(&f.opts.Precedence, "precedence", "", "required, default or failed")
 	flags.StringVar(&f.opts.Instance, "instance", "", "a name that a dial can ask for")
 	flags.IntVar(&f.opts.MaxRouters, "max-routers", 0, "at how many edge routers to bind (default 3)")
@@ -47,7 +47,7 @@ func newListenCmd() *cobra.Command {
 	flags.TextVar(&level, "log-level", slog.LevelWarn, "least level that is logged: debug, info, warn or error")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
-		if f.opts.Cost, err = cost("cost", *static); err != nil {
+		if f.opts.Cost, err = cost(*static); err != nil {
 			return err
 		}
 		return listenService(cmd, args[0], f, stderrLog(cmd, level))
@@ -74,6 +74,9 @@ func listenService(cmd *cobra.Command, service string, f listenFlags, log *slog.
 		return err
 	}
 	defer client.Close()
+	if err := mayHost(cmd.Context(), client, ginnel.ServiceID(service)); err != nil {
+		return err
+	}
 	if f.forward != "" {
 		return tunnel.Host(cmd.Context(), client, ginnel.ServiceID(service), ginnel.Address(f.forward),
 			f.opts, tunnel.ForwardConfig{Log: log})
@@ -96,4 +99,27 @@ func listenService(cmd *cobra.Command, service string, f listenFlags, log *slog.
 		return err
 	}
 	return drain(cmd.Context(), client)
+}
+
+// mayHost waits for the first list of services and says whether the identity may
+// host one. Later the controllers decide, and policies may change: who listens
+// then waits.
+func mayHost(ctx context.Context, client *sdk.Client, service ginnel.ServiceID) error {
+	for {
+		changed := client.Changed()
+		all := client.Services()
+		if all != nil {
+			may := slices.ContainsFunc(all, func(s sdk.Service) bool { return s.ID == service && s.CanBind })
+			if may {
+				return nil
+			}
+			return withHint(ginnel.Errorf(ginnel.NotAuthorized, "no bind policy joins identity %s and service %s", client.Identity().ID(), service),
+				"on the controller: ginnel policy create NAME --kind bind --identity @"+string(client.Identity().ID())+" --service @"+string(service))
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }

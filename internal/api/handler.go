@@ -6,7 +6,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"reflect"
 	"time"
@@ -77,12 +76,16 @@ func schemaName(t reflect.Type, hint string) string {
 
 // unknown answers what nothing is registered for.
 func unknown(w http.ResponseWriter, r *http.Request) {
-	d := &document{
-		Title: http.StatusText(http.StatusNotFound), Status: http.StatusNotFound,
-		Detail: fmt.Sprintf("this controller does not know %s %s", r.Method, r.URL.Path),
-	}
+	Refuse(w, Problemf(ginnel.KindNotFound, "this controller does not know %s %s", r.Method, r.URL.Path))
+}
+
+// Refuse answers a request with a problem document, for those who stand before
+// the handler.
+func Refuse(w http.ResponseWriter, p *Problem) {
+	status := statusOf[p.Kind]
+	d := &document{Title: http.StatusText(status), Status: status, Detail: p.Message}
 	w.Header().Set("Content-Type", d.ContentType(""))
-	w.WriteHeader(d.Status)
+	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(d) // fails when nobody listens any more
 }
 

@@ -93,7 +93,7 @@ func (l *listener) serve(ctx context.Context) error {
 func (c *Controller) admins(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || !c.isAdmin(*r.TLS) {
-			http.Error(w, "only an administrator's identity may use this", http.StatusForbidden)
+			api.Refuse(w, api.Problemf(ginnel.KindNotPermitted, "only an administrator's identity may use this"))
 			return
 		}
 		next.ServeHTTP(w, r)
