@@ -30,7 +30,7 @@ func (p *program) hosts(serve func(*endpoint.Conn)) {
 		return &wire.HostDialResult{Failure: wire.FailureOf(ginnel.Errorf(ginnel.RouterErrRejectedByApplication, "%v", err))}
 	}
 	p.host = func(d *wire.HostDial) *wire.HostDialResult {
-		hop := newProgramHop(d.GetSendLabel(), p.conn)
+		hop := newProgramHop(d.GetSendLabel(), p)
 		p.mu.Lock()
 		stream := streams[d.GetCircuit()]
 		p.mu.Unlock()
@@ -467,7 +467,7 @@ func TestHostAttachesElsewhere(t *testing.T) {
 			stream = r.stream
 		}
 		bob.mu.Unlock()
-		stop := k.flood()
+		stop := k.flood(time.Millisecond)
 		<-time.After(100 * time.Millisecond)
 		_ = f.stops["r2"]()
 		stream.ConnLost(1)

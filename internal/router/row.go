@@ -83,7 +83,7 @@ func (r *row) take(i int, p *port, b *transport.Batch, h wire.Header, frame []by
 	case wire.ResumeAt:
 		w.resume(now, b, p, frame)
 	case wire.Ack, wire.KeepAlive, wire.PathMended:
-		w.urgent(now, b, p, h.Type, frame)
+		w.urgent(b, p, h.Type, frame)
 	case wire.PathBroken:
 		w.broken(now, b, p, frame)
 	case wire.Reset:

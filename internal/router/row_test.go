@@ -460,20 +460,22 @@ func TestMemoryOfARow(t *testing.T) {
 			Channel: 1, Circuit: ginnel.CircuitID("circuit-" + strconv.Itoa(i)), Generation: 1, Deadline: now.Add(time.Second),
 			Ends: [2]label.End{{Peer: "a", Arrive: labels[0], Send: 1}, {Peer: "b", Arrive: labels[1], Send: 1}},
 		}) {
-			switch a := a.(type) {
-			case label.Install:
-				r := &row{c: b.c, id: a.Row, circuit: a.Circuit, generation: 1}
-				if err := b.c.open(now, r, a.Ends); err != nil {
-					t.Fatal(err)
-				}
-				for _, s := range r.sides {
-					b.c.slots.set(s)
-				}
-				b.c.byID[a.Row] = r
-				kept = append(kept, r)
-			case label.Grant:
-				labels = append(labels, a.Labels...)
+			if g, ok := a.(label.Grant); ok {
+				labels = append(labels, g.Labels...)
 			}
+			in, ok := a.(label.Install)
+			if !ok {
+				continue
+			}
+			r := &row{c: b.c, id: in.Row, circuit: in.Circuit, generation: 1}
+			if err := b.c.open(now, r, in.Ends); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range r.sides {
+				b.c.slots.set(s)
+			}
+			b.c.byID[in.Row] = r
+			kept = append(kept, r)
 		}
 		labels = labels[2:]
 	}

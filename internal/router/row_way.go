@@ -206,7 +206,7 @@ func (w *way) resume(now time.Time, b *transport.Batch, p *port, frame []byte) {
 }
 
 // urgent passes on what may overtake: at most one of a kind waits.
-func (w *way) urgent(now time.Time, b *transport.Batch, p *port, t wire.Type, frame []byte) {
+func (w *way) urgent(b *transport.Batch, p *port, t wire.Type, frame []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {

@@ -84,7 +84,7 @@ func TestL64_LinkKilledInATransfer(t *testing.T) {
 		w.net.SetLatency("alice", "r1", 10*time.Millisecond)
 		f.server(echo)
 		k := f.program("alice", "r1").dial("c-1", "r1", "r2", "r4")
-		stop := k.flood()
+		stop := k.flood(time.Millisecond)
 		<-time.After(100 * time.Millisecond)
 		if err := f.stops["r2"](); err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestL64_LinkMendedOnTheSameGeneration(t *testing.T) {
 		w.net.SetLatency("alice", "r1", 10*time.Millisecond)
 		f.server(echo)
 		k := f.program("alice", "r1").dial("c-1", "r1", "r2", "r3")
-		stop := k.flood()
+		stop := k.flood(time.Millisecond)
 		<-time.After(100 * time.Millisecond)
 		w.net.Silence("r2", "r3")
 		w.net.Silence("r3", "r2")
@@ -133,14 +133,14 @@ func TestEdgeConnectionBackOnTheSameGeneration(t *testing.T) {
 		f.server(echo)
 		p := f.program("alice", "r1")
 		k := p.dial("c-1", "r1", "r2")
-		stop := k.flood()
+		stop := k.flood(time.Millisecond)
 		<-time.After(100 * time.Millisecond)
 		w.net.Cut("alice", "r1")
 		<-p.conn.Done()
 		k.conn.Stream().ConnLost(1)
 		<-time.After(2 * time.Second)
 		p.connect("r1")
-		k.conn.Stream().ConnBack(1, newProgramHop(k.send, p.conn))
+		k.conn.Stream().ConnBack(1, newProgramHop(k.send, p))
 		stop()
 	})
 }
@@ -152,7 +152,7 @@ func TestL111_LateUnrouteOfAnOldGeneration(t *testing.T) {
 		w.net.SetLatency("alice", "r1", 10*time.Millisecond) // time goes on while bytes flow
 		f.server(echo)
 		k := f.program("alice", "r1").dial("c-1", "r1", "r2", "r4")
-		stop := k.flood()
+		stop := k.flood(time.Millisecond)
 		<-time.After(50 * time.Millisecond)
 		for i := range 6 {
 			over := []string{"r3", "r2"}[i%2]

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -205,6 +206,7 @@ type program struct {
 	budget  *flow.Budget
 
 	conn *transport.Conn
+	rtt  atomic.Int64
 	mu   sync.Mutex
 	rows map[uint32]programRow
 	msgs []*wire.Message
@@ -236,6 +238,7 @@ func (p *program) connect(router string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	conn.SetProbing(transport.Probing{RTT: func(s transport.Sample) { p.rtt.Store(int64(s.RTT)) }})
 	a, err := conn.Handshake(w.ctx, transport.Greeting{
 		Self: p.name, Hello: &wire.Hello{Network: testNetwork, Boot: p.boot, Process: p.process},
 	})
@@ -283,19 +286,21 @@ func (p *program) row(label, generation uint32, s *endpoint.Stream) {
 
 // programHop is a hop over an edge connection.
 type programHop struct {
+	p     *program
 	label uint32
 	conn  *transport.Conn
 	queue *transport.Queue
 }
 
-func newProgramHop(label uint32, c *transport.Conn) *programHop {
-	return &programHop{label, c, c.NewQueue()}
+func newProgramHop(label uint32, p *program) *programHop {
+	return &programHop{p, label, p.conn, p.conn.NewQueue()}
 }
+
 func (h *programHop) Label() uint32        { return h.label }
 func (h *programHop) Ordered(frame []byte) { _ = h.conn.SendData(nil, h.queue, frame) }
 func (h *programHop) Urgent(frame []byte)  { _ = h.conn.SendFrame(nil, frame) }
 func (h *programHop) Drop()                { h.queue.Drop() }
-func (h *programHop) RTT() time.Duration   { return time.Millisecond }
+func (h *programHop) RTT() time.Duration   { return time.Duration(h.p.rtt.Load()) }
 
 // call is a circuit as its client has it.
 type call struct {
@@ -409,7 +414,7 @@ func (p *program) up(a *asking, circuit string, early []byte, routers ...string)
 	}
 	k := &call{p: p, circuit: circuit, generation: 1, ticket: a.ticket, send: resp.GetSendLabel(), arrive: resp.GetArriveLabel(), wants: a.wants}
 	p.row(k.arrive, 1, a.client.Stream())
-	conn, err := a.client.Up(f.w.ctx, 1, newProgramHop(k.send, p.conn), resp.GetEarly())
+	conn, err := a.client.Up(f.w.ctx, 1, newProgramHop(k.send, p), resp.GetEarly())
 	if err != nil {
 		f.w.t.Fatal(err)
 	}
@@ -452,7 +457,7 @@ func (k *call) resume(routers ...string) error {
 	resp := (<-answer).GetDialResponse()
 	k.generation, k.send, k.arrive = generation, resp.GetSendLabel(), resp.GetArriveLabel()
 	k.p.row(k.arrive, generation, k.conn.Stream())
-	return k.conn.Stream().NewPath(generation, newProgramHop(k.send, k.p.conn))
+	return k.conn.Stream().NewPath(generation, newProgramHop(k.send, k.p))
 }
 
 // server serves connections to the hosted terminators' address.
@@ -506,8 +511,8 @@ func (k *call) exchange(data []byte) (<-chan [sha256.Size]byte, <-chan error) {
 }
 
 // flood writes until it is told to stop, and reads what is echoed; the end of it
-// is checked.
-func (k *call) flood() (stop func()) {
+// is checked. It rests between blocks of 64 KiB.
+func (k *call) flood(rest time.Duration) (stop func()) {
 	k.p.f.w.t.Helper()
 	sum, failed := k.read()
 	stopped, wrote := make(chan struct{}), make(chan [sha256.Size]byte, 1)
@@ -519,7 +524,7 @@ func (k *call) flood() (stop func()) {
 				_ = k.conn.CloseWrite()
 				wrote <- [sha256.Size]byte(h.Sum(nil))
 				return
-			default:
+			case <-time.After(rest):
 			}
 			n, err := k.conn.Write(block)
 			h.Write(block[:n])
