@@ -45,9 +45,9 @@ func newLinkCreateCmd() *cobra.Command {
 		Args:  cobra.ExactArgs(2),
 	}
 	name := cmd.Flags().String("name", "", "tells parallel links apart (default "+ginnel.DefaultLinkName+")")
-	units := costFlag(cmd, "cost", 1, "static cost")
+	units := costFlag(cmd, 1, "static cost")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
-		price, err := cost("cost", *units)
+		price, err := cost(*units)
 		if err != nil {
 			return err
 		}

@@ -50,10 +50,10 @@ func newRouterCreateCmd() *cobra.Command {
 	addresses := cmd.Flags().StringArray("ctrl-address", nil, "tls:HOST:PORT where the controller shall dial it, in order; none: the router dials the controller")
 	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
 	noTraversal := cmd.Flags().Bool("no-traversal", false, "first or last on a path only")
-	units := costFlag(cmd, "cost", 0, "cost of entering it")
+	units := costFlag(cmd, 0, "cost of entering it")
 	life := lifeFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
-		price, err := cost("cost", *units)
+		price, err := cost(*units)
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func newRouterUpdateCmd() *cobra.Command {
 	noTraversal := cmd.Flags().Bool("no-traversal", false, "first or last on a path only")
 	roles := cmd.Flags().StringArray("role", nil, "its roles")
 	addresses := cmd.Flags().StringArray("ctrl-address", nil, "where the controller shall dial it, in order")
-	units := costFlag(cmd, "cost", 0, "cost of entering it")
+	units := costFlag(cmd, 0, "cost of entering it")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		now, err := c.Routers().Get(ctx, args[0])
 		if err != nil {
@@ -101,7 +101,7 @@ func newRouterUpdateCmd() *cobra.Command {
 			change.CtrlAddresses = *addresses
 		}
 		if flags.Changed("cost") {
-			if change.Cost, err = cost("cost", *units); err != nil {
+			if change.Cost, err = cost(*units); err != nil {
 				return err
 			}
 		}

@@ -53,7 +53,7 @@ func newTerminatorCreateCmd() *cobra.Command {
 	address := cmd.Flags().String("address", "", "tcp:HOST:PORT or udp:HOST:PORT that it connects to")
 	precedence := cmd.Flags().String("precedence", "default", "required, default or failed")
 	instance := cmd.Flags().String("instance", "", "which one this is, for dials that ask for one")
-	units := costFlag(cmd, "cost", 0, "static cost")
+	units := costFlag(cmd, 0, "static cost")
 	for _, needed := range []string{"router", "address"} {
 		if err := cmd.MarkFlagRequired(needed); err != nil {
 			panic("BUG: " + err.Error())
@@ -64,7 +64,7 @@ func newTerminatorCreateCmd() *cobra.Command {
 		if err != nil {
 			return usageError{err}
 		}
-		price, err := cost("cost", *units)
+		price, err := cost(*units)
 		if err != nil {
 			return err
 		}
