@@ -25,7 +25,7 @@ const (
 // the script, and is an error.
 func (l *Lab) Script(ctx context.Context, script string, stdin io.Reader, stdout, stderr io.Writer) (int, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
-	cmd.Env = l.Environ()
+	cmd.Env = append(cmd.Environ(), DirEnv+"="+l.dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = scriptGrace

@@ -5,7 +5,6 @@ package lab
 
 import (
 	"cmp"
-	"os"
 	"slices"
 	"time"
 
@@ -130,9 +129,6 @@ func (n *routerNode) status() RouterStatus {
 	}
 	return s
 }
-
-// Environ gives the environment for programs that use the lab.
-func (l *Lab) Environ() []string { return append(os.Environ(), DirEnv+"="+l.dir) }
 
 // DirEnv names the lab's directory to the programs that it runs.
 const DirEnv = "GINNEL_LAB"
