@@ -3,6 +3,8 @@
 
 package transport
 
+import "slices"
+
 // maxDirty bounds the connections of a Batch; more are written at once.
 const maxDirty = 64
 
@@ -15,10 +17,8 @@ type Batch struct {
 
 // add takes c for the next Flush, or reports false when there is no room.
 func (b *Batch) add(c *Conn) bool {
-	for i := len(b.conns) - 1; i >= 0; i-- {
-		if b.conns[i] == c {
-			return true
-		}
+	if slices.Contains(b.conns, c) {
+		return true
 	}
 	if len(b.conns) == maxDirty {
 		return false

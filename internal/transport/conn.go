@@ -145,7 +145,7 @@ func (c *Conn) failLocked(cause error) {
 	c.bulk.clear()
 	c.pulse.stopLocked()
 	close(c.done)
-	_ = c.raw.Conn.Close() // the cause is known; nothing more to learn from it
+	_ = c.raw.Close() // the cause is known; nothing more to learn from it
 	c.requests.fail()
 	for _, f := range c.ends {
 		go f()

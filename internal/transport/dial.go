@@ -6,6 +6,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -34,13 +35,29 @@ func Dial(ctx context.Context, network Network, hostport string, cfg *tls.Config
 	t := tls.Client(newRaw(nc), aligned(cfg))
 	if err := t.HandshakeContext(ctx); err != nil {
 		_ = nc.Close()
-		return nil, fmt.Errorf("dial %s: %w", hostport, err)
+		return nil, fmt.Errorf("dial %s: %w", hostport, unspoken(t, err, cfg.NextProtos))
 	}
 	if len(cfg.NextProtos) > 0 && t.ConnectionState().NegotiatedProtocol == "" {
 		_ = nc.Close()
 		return nil, fmt.Errorf("dial %s: %w: %s", hostport, ErrALPN, strings.Join(cfg.NextProtos, ", "))
 	}
 	return t, nil
+}
+
+// noProtocol is the alert of a server that speaks none of the protocols that
+// were offered (RFC 7301, section 3.2).
+const noProtocol = tls.AlertError(120)
+
+// unspoken gives err of a handshake, as ErrALPN too where that is what it means:
+// the server said so, or it chose no protocol and so nobody may be behind it.
+func unspoken(t *tls.Conn, err error, offered []string) error {
+	said, ok := errors.AsType[*net.OpError](err)
+	alert := ok && said.Op == "remote error" && said.Err.Error() == noProtocol.Error()
+	silent := errors.Is(err, pki.ErrRole) && t.ConnectionState().NegotiatedProtocol == ""
+	if len(offered) > 0 && (alert || silent) {
+		return fmt.Errorf("%w: %s: %w", ErrALPN, strings.Join(offered, ", "), err)
+	}
+	return err
 }
 
 // DialFramed is Dial and Framed in one, for a single protocol.

@@ -183,9 +183,9 @@ func Refuse(code ginnel.Code, text string) *wire.Verdict {
 // IsDuplicate reports whether err is the deciding end's DUPLICATE, and of which
 // connection.
 func IsDuplicate(err error) (survivor uint64, ok bool) {
-	var d *DuplicateError
-	if errors.As(err, &d) {
-		return d.Survivor, true
+	d, ok := errors.AsType[*DuplicateError](err)
+	if !ok {
+		return 0, false
 	}
-	return 0, false
+	return d.Survivor, true
 }

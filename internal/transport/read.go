@@ -52,22 +52,21 @@ func (c *Conn) dispatch(rcv Receiver, h wire.Header, frame []byte) error {
 	if h.Label != 0 {
 		return rcv.Frame(&c.batch, h, frame)
 	}
-	switch h.Type {
-	case wire.Control:
-		m, err := wire.ParseMessage(frame[wire.HeaderSize:])
-		if err != nil {
-			return err
-		}
-		if m.GetReplyTo() != 0 {
-			c.requests.answer(m)
-			return nil
-		}
-		return rcv.Message(m)
-	case wire.Probe:
+	if h.Type == wire.Probe {
 		return c.probed(h, frame)
-	default:
+	}
+	if h.Type != wire.Control {
 		return nil // of a later version
 	}
+	m, err := wire.ParseMessage(frame[wire.HeaderSize:])
+	if err != nil {
+		return err
+	}
+	if m.GetReplyTo() != 0 {
+		c.requests.answer(m)
+		return nil
+	}
+	return rcv.Message(m)
 }
 
 // next gives the next frame, valid until the next call.
