@@ -60,7 +60,7 @@ func (d *demo) download(ctx context.Context) error {
 			cancel()
 			for _, c := range []chan error{fetched, killed} {
 				if c != nil {
-					<-c
+					_ = <-c // it was cut off: its error says no more than err
 				}
 			}
 			return err

@@ -37,7 +37,7 @@ func newFileServer(size int64) (*fileServer, error) {
 	}
 	s := &fileServer{listener: l, size: size / block * block}
 	sum := sha256.New()
-	if _, err := s.writeTo(sum); err != nil {
+	if err := s.writeTo(sum); err != nil {
 		return nil, err
 	}
 	sum.Sum(s.sum[:0])
@@ -48,11 +48,11 @@ func newFileServer(size int64) (*fileServer, error) {
 
 func (s *fileServer) serve(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", strconv.FormatInt(s.size, 10))
-	_, _ = s.writeTo(w) // who left does not care
+	_ = s.writeTo(w) // who left does not care
 }
 
 // writeTo writes the file: no two blocks of it are the same.
-func (s *fileServer) writeTo(w io.Writer) (int64, error) {
+func (s *fileServer) writeTo(w io.Writer) error {
 	b := make([]byte, block)
 	for i := range b {
 		b[i] = byte(i * 31 >> 3)
@@ -63,10 +63,10 @@ func (s *fileServer) writeTo(w io.Writer) (int64, error) {
 		m, err := w.Write(b)
 		n += int64(m)
 		if err != nil {
-			return n, err
+			return err
 		}
 	}
-	return n, nil
+	return nil
 }
 
 func (s *fileServer) address() string { return s.listener.Addr().String() }

@@ -30,12 +30,13 @@ const (
 	PathMended             // it is back; never from Next
 )
 
-var kindNames = [...]string{"start", "resume", "reset", "credit", "ack", "data", "eof", "keepalive", "path-broken", "path-mended"}
-
 // String gives the kind in lower case.
 func (k Kind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
+	names := [...]string{
+		"start", "resume", "reset", "credit", "ack", "data", "eof", "keepalive", "path-broken", "path-mended",
+	}
+	if int(k) < len(names) {
+		return names[k]
 	}
 	return "unknown"
 }

@@ -224,26 +224,26 @@ func (n *network) flush(r *route, i, dir int) {
 // arrive hands p to an end.
 func (n *network) arrive(i int, generation uint32, p packet) {
 	f, fr := n.ends[i], p.frame
-	switch {
-	case fr.Kind == PathBroken:
+	switch fr.Kind {
+	case PathBroken:
 		f.OnPathBroken(n.now, generation)
-	case fr.Kind == PathMended:
+	case PathMended:
 		f.OnPathMended(n.now, generation)
-	case fr.Kind == Start:
+	case Start:
 		f.OnStart(n.now, generation)
-	case fr.Kind == Resume:
+	case Resume:
 		f.OnResume(n.now, generation, fr.Number, fr.Offset)
-	case fr.Kind == Grant:
+	case Grant:
 		f.OnCredit(n.now, generation, fr.Offset)
-	case fr.Kind == Ack:
+	case Ack:
 		f.OnAck(n.now, generation, fr.Offset)
-	case fr.Kind == Data:
+	case Data:
 		if f.OnData(n.now, generation, len(p.payload)) {
 			n.inbox[i].Put(p.payload)
 		}
-	case fr.Kind == EOF:
+	case EOF:
 		f.OnEOF(n.now, generation)
-	case fr.Kind == KeepAlive:
+	case KeepAlive:
 		f.OnKeepAlive(n.now, generation)
 	default:
 		n.t.Fatalf("end %d got %v %v %q", i, fr.Kind, fr.Code, fr.Text)

@@ -26,8 +26,9 @@ const (
 type Config struct {
 	// Slots is the number of slots, slot 0 included; 0: MaxSlots.
 	Slots int
-	// GrantSize is how many unused labels a ctrl channel is kept at; 0: 512.
-	// It is topped up when it has used half of them.
+	// GrantSize is how many unused labels a ctrl channel is kept at; 0: 4096,
+	// which is enough for a burst of 2,000 circuits within a round trip. It is
+	// topped up when it has used half of them.
 	GrantSize int
 }
 
@@ -92,7 +93,7 @@ func NewTable(cfg Config, rng *rand.Rand) *Table {
 		cfg.Slots = MaxSlots
 	}
 	if cfg.GrantSize == 0 {
-		cfg.GrantSize = 512
+		cfg.GrantSize = 4096
 	}
 	return &Table{
 		cfg:      cfg,
@@ -144,12 +145,9 @@ func (t *Table) Deadline() time.Time {
 	if len(t.timers) > 0 {
 		at = t.timers[0].at
 	}
-	for _, c := range t.channels {
-		if t.short(c) {
-			if next := t.slots.next(); at.IsZero() || !next.IsZero() && next.Before(at) {
-				at = next
-			}
-			break
+	if slices.ContainsFunc(t.channels, t.short) {
+		if next := t.slots.next(); at.IsZero() || !next.IsZero() && next.Before(at) {
+			at = next
 		}
 	}
 	return at

@@ -26,7 +26,7 @@ func lockDir(dir string) (io.Closer, error) {
 		return nil, fmt.Errorf("lock directory: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer f.Close() //nolint:errcheck // nothing was written
+		defer f.Close()
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}

@@ -42,7 +42,7 @@ func (c *core) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnL
 
 // With adds fields to all that follows.
 func (c *core) With(fields []zapcore.Field) zapcore.Core {
-	return &core{log: c.log.With(details(fields)), last: c.last}
+	return &core{log: c.log.With("details", details(fields)), last: c.last}
 }
 
 // Check asks for the entry if it is enabled.
@@ -71,17 +71,17 @@ func (c *core) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	if entry.Level > zapcore.WarnLevel {
 		c.last.text.Store(&text)
 	}
-	c.log.LogAttrs(context.Background(), level, "etcd reports", slog.String("text", text), details(fields))
+	c.log.Log(context.Background(), level, "etcd reports", "text", text, "details", details(fields))
 	return nil
 }
 
 // Sync does nothing: slog keeps nothing back.
 func (c *core) Sync() error { return nil }
 
-func details(fields []zapcore.Field) slog.Attr {
+func details(fields []zapcore.Field) map[string]any {
 	object := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
 		f.AddTo(object)
 	}
-	return slog.Any("details", object.Fields)
+	return object.Fields
 }

@@ -12,6 +12,7 @@ package mem
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -94,9 +95,7 @@ func (b *Backend) asOf(at store.Revision) map[string]store.KV {
 		return b.kvs
 	}
 	kvs := make(map[string]store.KV, len(b.kvs))
-	for key, kv := range b.kvs {
-		kvs[key] = kv
-	}
+	maps.Copy(kvs, b.kvs)
 	for _, c := range slices.Backward(b.log) {
 		if c.now.Revision <= at {
 			break
