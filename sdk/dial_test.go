@@ -84,7 +84,10 @@ func TestHTTPOverDialAndListen(t *testing.T) {
 				t.Errorf("%s: got %q, %v", url, body, err)
 			}
 		}
-		_, err = client.Get("http://elsewhere.example/")
+		resp, err := client.Get("http://elsewhere.example/")
+		if err == nil {
+			_ = resp.Body.Close()
+		}
 		if codeOf(t, err) != ginnel.InvalidService {
 			t.Errorf("got %v", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -27,9 +28,7 @@ func TestL34_ClosedListenerRefusesAtOnce(t *testing.T) {
 		w.mu.Lock()
 		binds := w.binds // the router has not heard of the end yet
 		w.binds = map[string]fakeBind{}
-		for id, b := range binds {
-			w.binds[id] = b
-		}
+		maps.Copy(w.binds, binds)
 		w.mu.Unlock()
 		bob.hosts.remove(l) // closed for dials, but no word of it sent
 		start := time.Now()

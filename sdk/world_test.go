@@ -69,7 +69,6 @@ type fakeCircuit struct {
 	ticket     *wire.Signed
 	terminator string
 	router     string
-	paths      [][2]place
 }
 
 type fakeRouter struct {
