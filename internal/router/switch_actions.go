@@ -5,6 +5,7 @@ package router
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -45,17 +46,23 @@ func (c *circuits) perform(now time.Time, a label.Action) {
 	}
 }
 
+// grantPage is how many labels go into one message.
+const grantPage = 2048
+
 // grant gives a controller labels. A channel that does not take them ends: with
 // another one it gets new ones.
 func (c *circuits) grant(a label.Grant) {
 	ch := c.chans[a.Channel]
-	labels := make([]uint32, len(a.Labels))
-	for i, l := range a.Labels {
-		labels[i] = uint32(l)
-	}
-	m := &wire.Message{Body: &wire.Message_LabelGrant{LabelGrant: &wire.LabelGrant{Labels: labels}}}
-	if err := ch.conn.Notify(m); err != nil {
-		ch.conn.Close(fmt.Errorf("grant labels: %w", err))
+	for page := range slices.Chunk(a.Labels, grantPage) {
+		labels := make([]uint32, len(page))
+		for i, l := range page {
+			labels[i] = uint32(l)
+		}
+		m := &wire.Message{Body: &wire.Message_LabelGrant{LabelGrant: &wire.LabelGrant{Labels: labels}}}
+		if err := ch.conn.Notify(m); err != nil {
+			ch.conn.Close(fmt.Errorf("grant labels: %w", err))
+			return
+		}
 	}
 }
 
