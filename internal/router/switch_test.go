@@ -139,8 +139,7 @@ func TestEdgeConnectionBackOnTheSameGeneration(t *testing.T) {
 		<-p.conn.Done()
 		k.conn.Stream().ConnLost(1)
 		<-time.After(2 * time.Second)
-		p.connect("r1")
-		k.conn.Stream().ConnBack(1, newProgramHop(k.send, p))
+		p.connect("r1", k)
 		stop()
 	})
 }

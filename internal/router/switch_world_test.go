@@ -230,7 +230,9 @@ func (f *fabric) program(name, router string) *program {
 	return p
 }
 
-func (p *program) connect(router string) {
+// connect connects to a router; the calls have the new connection before a
+// frame of it is read.
+func (p *program) connect(router string, calls ...*call) {
 	w := p.f.w
 	w.t.Helper()
 	conn, err := transport.DialFramed(w.ctx, w.net.Host(p.name), router+":7000",
@@ -249,6 +251,9 @@ func (p *program) connect(router string) {
 		w.t.Errorf("ACCEPT names controllers %v", got)
 	}
 	p.conn = conn
+	for _, k := range calls {
+		k.conn.Stream().ConnBack(k.generation, newProgramHop(k.send, p))
+	}
 	w.wg.Go(func() { _ = conn.Run(w.ctx, p) })
 	synctest.Wait()
 }
