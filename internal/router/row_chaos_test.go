@@ -15,7 +15,7 @@ import (
 
 // Whatever breaks, and however often, not a byte is lost, doubled or reordered.
 func TestL65_BytesSurviveWhatBreaks(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(2) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			inWorld(t, func(w *world) { shake(w, rand.New(rand.NewPCG(seed, 1))) })
 		})
@@ -35,7 +35,7 @@ func shake(w *world, rng *rand.Rand) {
 	var stops []func()
 	for i := range 3 {
 		calls = append(calls, p.dial(fmt.Sprintf("c-%d", i), paths[i%2]...))
-		stops = append(stops, calls[i].flood(20*time.Millisecond))
+		stops = append(stops, calls[i].flood(100*time.Millisecond))
 	}
 	// tend does what an SDK would, and reports whether there was nothing to do.
 	tend := func() (well bool) {
@@ -57,7 +57,7 @@ func shake(w *world, rng *rand.Rand) {
 		}
 		return well
 	}
-	for range 15 {
+	for range 12 {
 		l := links[rng.IntN(len(links))]
 		switch rng.IntN(5) {
 		case 0:
