@@ -4,6 +4,7 @@
 package sdk
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,14 +22,7 @@ func TestSilentControllersAreAskedLast(t *testing.T) {
 		e.controllers = []*wire.ControllerInfo{{Id: "c1", Clock: 1000}, {Id: "c2", Clock: 2000}}
 		e.heard = time.Now()
 		ask := func(skip ...ginnel.ControllerID) string {
-			to, _ := c.audience(e, func(id ginnel.ControllerID) bool {
-				for _, s := range skip {
-					if s == id {
-						return true
-					}
-				}
-				return false
-			})
+			to, _ := c.audience(e, func(id ginnel.ControllerID) bool { return slices.Contains(skip, id) })
 			return to.GetId()
 		}
 		check := func(when, got, want string) {

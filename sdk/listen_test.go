@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -25,11 +24,6 @@ func TestL34_ClosedListenerRefusesAtOnce(t *testing.T) {
 		l := echo(t, bob, "echo", ListenOptions{})
 		alice := w.client("alice")
 		pass(time.Second)
-		w.mu.Lock()
-		binds := w.binds // the router has not heard of the end yet
-		w.binds = map[string]fakeBind{}
-		maps.Copy(w.binds, binds)
-		w.mu.Unlock()
 		bob.hosts.remove(l) // closed for dials, but no word of it sent
 		start := time.Now()
 		_, err := alice.Dial(t.Context(), "echo")

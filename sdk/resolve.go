@@ -25,6 +25,9 @@ func (s *services) resolve(ctx context.Context, network, address string) (ginnel
 		return "", ginnel.Errorf(ginnel.InvalidService, "address %q: port is not a number", address)
 	}
 	protocol := strings.TrimRight(network, "46")
+	if protocol != "tcp" {
+		return "", ginnel.Errorf(ginnel.InvalidService, "network %q: a connection to a service is tcp", network)
+	}
 	for {
 		changed := s.watch()
 		s.mu.Lock()
