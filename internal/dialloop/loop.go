@@ -25,6 +25,9 @@ import (
 // scanPage is how many keys the loop takes from the store at a time.
 const scanPage = 256
 
+// eventBatch is how many events the loop takes before it looks at what is due.
+const eventBatch = 256
+
 // ErrStopped is given to those who ask a loop that does not run any more.
 var ErrStopped = errors.New("dial loop has ended")
 
@@ -204,10 +207,13 @@ func (l *Loop) arm(timer *time.Timer) {
 }
 
 func (l *Loop) handle(ctx context.Context, all []any) {
-	for _, v := range all {
+	for i, v := range all {
 		if ctx.Err() != nil {
 			l.discard(v)
 			continue
+		}
+		if i%eventBatch == eventBatch-1 && !l.machine.Deadline().After(time.Now()) {
+			l.step(ctx, dialer.Tick{}) // a million losses at once hold up no dial
 		}
 		switch v := v.(type) {
 		case request:
