@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// configDelay gathers changes that come together.
+	// configDelay lies between two rounds: it gathers changes that come together.
 	configDelay = 50 * time.Millisecond
 	// pageBytes is how much of a list goes into one page: less than a frame, with
 	// room for a signature and what is around it.
@@ -61,10 +61,11 @@ func (cs *configs) run(ctx context.Context) {
 			return
 		case <-cs.dirty:
 		}
+		// At once: who was told that a terminator is made may dial it.
+		cs.sendAll()
 		if !pause(ctx, configDelay) {
 			return
 		}
-		cs.sendAll()
 	}
 }
 
