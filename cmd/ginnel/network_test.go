@@ -1,0 +1,519 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shortDelay is the configuration of a controller that dials without delay.
+const shortDelay = "dialer: {dialDelay: 100ms}\n"
+
+// network is a controller and two routers, all separate processes. The routers
+// only listen, at an IPv6 address and under a name.
+type network struct {
+	*place
+	controller *process
+	routers    map[string]*process
+}
+
+// newNetwork brings a network up, command by command.
+func newNetwork(t *testing.T) *network {
+	t.Helper()
+	p := newPlace(t)
+	p.run("controller", "init", "--dir", "C", "--network", "demo")
+	p.write("C/controller.yaml", shortDelay)
+	n := &network{place: p.with("GINNEL_CONTROLLER=C"), routers: map[string]*process{}}
+	n.startController()
+	for id, host := range map[string]string{"r1": loopback6(), "r2": "localhost"} {
+		port := n.ports(1)[0]
+		listen := net.JoinHostPort(host, port)
+		if host == "localhost" {
+			listen = "127.0.0.1:" + port
+		}
+		n.keep(id+".token", "router", "create", id, "--ctrl-address", "tls:"+net.JoinHostPort(host, port))
+		n.run("router", "init", "--dir", id, "--token", id+".token", "--listen", listen)
+		n.startRouter(id)
+	}
+	n.run("link", "create", "r1", "r2")
+	n.await("the link", func() bool {
+		links := n.objects("link", "list")
+		return len(links) == 1 && links[0]["up"] == true && links[0]["measured"] == true
+	})
+	return n
+}
+
+// loopback6 gives ::1, or 127.0.0.1 where there is no IPv6.
+func loopback6() string {
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		return "127.0.0.1"
+	}
+	l.Close()
+	return "::1"
+}
+
+// startController starts the controller and waits until it answers.
+func (n *network) startController() {
+	n.Helper()
+	n.controller = n.start("controller", "run", "--dir", "C")
+	n.await("the controller", func() bool {
+		status, _, _ := n.try("", "ginnel", "router", "list")
+		return status == 0
+	})
+}
+
+func (n *network) startRouter(id string) { n.routers[id] = n.start("router", "run", "--dir", id) }
+
+// connected waits until the controller has n routers.
+func (n *network) connected(want int) {
+	n.Helper()
+	n.await(strconv.Itoa(want)+" routers connected", func() bool {
+		got := 0
+		for _, r := range n.objects("router", "list") {
+			if r["connected"] == true {
+				got++
+			}
+		}
+		return got == want
+	})
+}
+
+// enroll makes an identity and its file.
+func (n *network) enroll(id string, roles ...string) string {
+	n.Helper()
+	args := []string{"identity", "create", id}
+	for _, r := range roles {
+		args = append(args, "--role", r)
+	}
+	n.keep(id+".token", args...)
+	n.write(id+".json", n.run("identity", "enroll", id+".token"))
+	return id + ".json"
+}
+
+// serve makes a service that r2 connects to an address.
+func (n *network) serve(id, address string, flags ...string) {
+	n.Helper()
+	n.run(append([]string{"service", "create", id, "--role", "internal"}, flags...)...)
+	n.run("terminator", "create", id, "--router", "r2", "--address", "tcp:"+address)
+}
+
+// echo listens and sends back what comes, each direction to its own end.
+func echo(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// count listens, reads to the end and only then says how much came.
+func count(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				got, _ := io.Copy(io.Discard, c)
+				_, _ = io.WriteString(c, strconv.FormatInt(got, 10))
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// TestSeparateProcesses is the network of the documents, with real processes.
+// One network serves all parts: they run in this order.
+func TestSeparateProcesses(t *testing.T) {
+	n := newNetwork(t)
+	n.listensNowhere()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") }))
+	t.Cleanup(web.Close)
+	n.serve("web", web.Listener.Addr().String(), "--intercept", "web.internal:80")
+	n.serve("echo", echo(t))
+	n.serve("count", count(t))
+	n.run("policy", "create", "staff-web", "--kind", "dial", "--identity", "#staff", "--service", "#internal")
+	alice, bob := n.enroll("alice", "staff"), n.enroll("bob")
+
+	t.Run("dial", func(t *testing.T) { (&network{place: n.in(t)}).dials(alice, bob) })
+	t.Run("tunnel", func(t *testing.T) { (&network{place: n.in(t)}).tunnels(alice) })
+	t.Run("listen", func(t *testing.T) { (&network{place: n.in(t)}).hosts(alice, bob) })
+	t.Run("circuits", func(t *testing.T) { (&network{place: n.in(t)}).circuits(alice) })
+	t.Run("refused", func(t *testing.T) { (&network{place: n.in(t)}).refusals(alice, bob) })
+	n.survivesController(alice)
+	n.dialer()
+	t.Run("nouns", func(t *testing.T) { (&network{place: n.in(t)}).nouns() })
+}
+
+// listensNowhere proves that the controller has no TCP listener.
+func (n *network) listensNowhere() {
+	n.Helper()
+	if got := listeners4(n.T, n.controller.cmd.Process.Pid); got != 0 {
+		n.Errorf("the controller listens on %d TCP ports", got)
+	}
+	if got := listeners4(n.T, n.routers["r1"].cmd.Process.Pid); got != 1 {
+		n.Errorf("a router listens on %d TCP ports, want 1: the count is wrong", got)
+	}
+}
+
+// listeners4 counts the TCP sockets in state LISTEN that a process holds, IPv4
+// and IPv6 (proc_pid_fd(5), proc_pid_net(5)).
+func listeners4(t *testing.T, pid int) int {
+	t.Helper()
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
+	own := map[string]bool{}
+	files, err := os.ReadDir(filepath.Join(proc, "fd"))
+	if err != nil {
+		t.Skipf("no %s to see sockets in: %v", proc, err)
+	}
+	for _, f := range files {
+		if to, err := os.Readlink(filepath.Join(proc, "fd", f.Name())); err == nil {
+			own[to] = true
+		}
+	}
+	listening := 0
+	for _, table := range []string{"tcp", "tcp6"} {
+		text, err := os.ReadFile(filepath.Join(proc, "net", table))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // no IPv6
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
+			if len(fields) > 9 && fields[3] == "0A" && own["socket:["+fields[9]+"]"] {
+				listening++
+			}
+		}
+	}
+	return listening
+}
+
+// dials: input to the service, its answer to output, each direction to its end.
+func (n *network) dials(alice, bob string) {
+	if got := n.feed("GET / HTTP/1.0\r\n\r\n", "dial", "web", "--identity", alice); !strings.HasSuffix(got, "\r\n\r\nhello\n") {
+		n.Errorf("web: %q", got)
+	}
+	// The end of the input is passed on: this service answers only then.
+	long := strings.Repeat("x", 1<<20)
+	if got := n.with("GINNEL_IDENTITY="+alice).feed(long, "dial", "count"); got != strconv.Itoa(len(long)) {
+		n.Errorf("count: %q", got)
+	}
+	if got := n.feed(long, "dial", "echo", "--identity", alice); got != long {
+		n.Errorf("echo: %d bytes, want %d", len(got), len(long))
+	}
+	status, stdout, stderr := n.try("hi", "ginnel", "dial", "echo", "--identity", alice, "--explain")
+	if status != 0 || stdout != "hi" || !strings.Contains(stderr, "\n6 path") || !strings.Contains(stderr, "\n9 data") {
+		n.Errorf("explain: status %d: %q\n%s", status, stdout, stderr)
+	}
+	lines := strings.SplitN(n.feed("hi", "dial", "echo", "--identity", alice, "--explain", "--json"), "\n", 2)
+	if o := n.object(lines[0]); o["circuit"] == "" || o["peer"] != "router/r2" || lines[1] != "hi" {
+		n.Errorf("explain: %q", lines)
+	}
+
+	n.refused(2, "give --identity FILE", "dial", "web")
+	n.refused(2, "accepts 1 arg", "dial", "--identity", alice)
+	n.refused(1, "INVALID_SERVICE: there is no service \"nope\"", "dial", "nope", "--identity", alice)
+	if o := n.refused(1, "no dial policy joins identity bob and service web", "dial", "web", "--identity", bob); o["code"] != "NOT_AUTHORIZED" {
+		n.Errorf("not authorized: %v", o)
+	}
+	n.run("service", "create", "bare", "--role", "internal")
+	n.refused(1, "NO_TERMINATORS", "dial", "bare", "--identity", alice)
+	n.serve("closed", "127.0.0.1:"+n.ports(1)[0])
+	o := n.refused(1, "ROUTER_ERR_CONN_REFUSED", "dial", "closed", "--identity", alice)
+	attempts, _ := o["attempts"].([]any)
+	if circuit, _ := o["circuit"].(string); circuit == "" || len(attempts) != 1 {
+		n.Errorf("a failed dial: %v", o)
+	} else if a := attempts[0].(map[string]any); a["terminator"] != "closed@r2" || a["code"] != o["code"] || a["cause"] == "" {
+		n.Errorf("its attempt: %v", a)
+	}
+}
+
+// tunnels: unchanged programs reach a service by name.
+func (n *network) tunnels(alice string) {
+	ports := n.ports(3)
+	dns, socks, plain := "127.0.0.1:"+ports[0], "127.0.0.1:"+ports[1], "127.0.0.1:"+ports[2]
+	x := n.start("tunnel", "run", "--identity", alice, "--dns", dns, "--socks", socks, "--listen", plain+"=web.internal:80")
+	x.log.has("ginnel: tunneler runs: names at " + dns + ", proxy at " + socks + ", listener at " + plain)
+	n.Run("curl", func(t *testing.T) {
+		p := n.in(t)
+		p.needs("curl")
+		for _, args := range [][]string{
+			{"--socks5-hostname", socks, "http://web.internal/"},
+			{"--proxy", "http://" + socks, "--proxytunnel", "http://web.internal/"},
+			{"http://" + plain + "/"},
+		} {
+			p.await("curl by name", func() bool { // names come with the list of services
+				status, stdout, _ := p.try("", "curl", append([]string{"-sS"}, args...)...)
+				return status == 0 && stdout == "hello\n"
+			})
+		}
+		if status, _, _ := p.try("", "curl", "-sS", "--socks5-hostname", socks, "http://other.internal/"); status == 0 {
+			t.Error("a name that is no service's")
+		}
+	})
+	n.Run("dig", func(t *testing.T) {
+		p := n.in(t)
+		p.needs("dig")
+		dig := func(kind string, flags ...string) []string {
+			args := append([]string{"@127.0.0.1", "-p", ports[0], "+short", "web.internal", kind}, flags...)
+			status, stdout, stderr := p.try("", "dig", args...)
+			if status != 0 {
+				t.Errorf("dig %s: status %d: %s%s", kind, status, stdout, stderr)
+			}
+			return strings.Fields(stdout)
+		}
+		p.await("an address", func() bool { return len(dig("A")) == 1 })
+		at, err := netip.ParseAddr(dig("A", "+tcp")[0])
+		if err != nil || !netip.MustParsePrefix("100.64.0.0/10").Contains(at) {
+			t.Errorf("A: %s, %v", at, err)
+		}
+		if got := dig("AAAA"); len(got) != 0 {
+			t.Errorf("AAAA: %v", got)
+		}
+	})
+	x.stop()
+}
+
+// needs skips the test where a program is missing.
+func (p *place) needs(program string) {
+	p.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		p.Skipf("there is no %s here: %v", program, err)
+	}
+}
+
+// hosts: a service at the end of a listen.
+func (n *network) hosts(alice, bob string) {
+	n.run("service", "create", "files", "--role", "internal")
+	if o := n.refused(1, "no bind policy joins identity bob and service files", "listen", "files", "--identity", bob); o["code"] != "NOT_AUTHORIZED" {
+		n.Errorf("listen without a policy: %v", o)
+	}
+	n.run("policy", "create", "bob-hosts", "--kind", "bind", "--identity", "@bob", "--service", "@files")
+	hosted := func(want int) {
+		n.await(strconv.Itoa(want)+" hosts of files", func() bool {
+			return n.objects("service", "show", "files")[0]["terminators"] == float64(want)
+		})
+	}
+	x := n.start("listen", "files", "--identity", bob)
+	hosted(2) // one at each edge router
+	x.say("from bob")
+	_ = x.in.Close()
+	if got := n.feed("from alice", "dial", "files", "--identity", alice); got != "from bob\n" {
+		n.Errorf("listen answered %q", got)
+	}
+	if err := x.wait(); err != nil || x.out.String() != "from alice" {
+		n.Errorf("listen: %v, %q", err, x.out)
+	}
+	hosted(0)
+
+	forward := n.start("listen", "files", "--identity", bob, "--forward", "tcp:"+echo(n.T))
+	hosted(2)
+	for range 2 {
+		if got := n.feed("twice", "dial", "files", "--identity", alice); got != "twice" {
+			n.Errorf("forward answered %q", got)
+		}
+	}
+	forward.stop()
+	hosted(0)
+	n.start("tunnel", "run", "--identity", bob, "--host", "files=tcp:"+echo(n.T))
+	hosted(2)
+	if got := n.feed("thrice", "dial", "files", "--identity", alice); got != "thrice" {
+		n.Errorf("tunnel answered %q", got)
+	}
+}
+
+// conversation is a dial to the echo service that is held open.
+type conversation struct {
+	*process
+	lines int
+}
+
+func (n *network) talk(alice string) *conversation {
+	n.Helper()
+	c := &conversation{process: n.start("dial", "echo", "--identity", alice)}
+	c.turn()
+	return c
+}
+
+// turn says a line and waits for its echo.
+func (c *conversation) turn() {
+	c.p.Helper()
+	c.lines++
+	line := "line " + strconv.Itoa(c.lines)
+	c.say(line)
+	c.out.has(line + "\n")
+}
+
+// end closes the input: the dial must end well, with each line once.
+func (c *conversation) end() {
+	c.p.Helper()
+	_ = c.in.Close()
+	if err := c.wait(); err != nil {
+		c.p.Errorf("the dial ended: %v: %s", err, c.log)
+	}
+	lines := bufio.NewScanner(strings.NewReader(c.out.String()))
+	got := 0
+	for lines.Scan() {
+		if got++; lines.Text() != "line "+strconv.Itoa(got) {
+			c.p.Errorf("line %d is %q", got, lines.Text())
+		}
+	}
+	if got != c.lines {
+		c.p.Errorf("%d lines came back, want %d", got, c.lines)
+	}
+}
+
+// circuits are listed, shown and ended by an operator.
+func (n *network) circuits(alice string) {
+	n.await("no circuits", func() bool { return len(n.objects("circuit", "list")) == 0 })
+	c := n.talk(alice)
+	var all []map[string]any
+	n.await("the circuit", func() bool { // routers gather what they report
+		all = n.objects("circuit", "list")
+		return len(all) > 0
+	})
+	if len(all) != 1 || all[0]["service"] != "echo" || all[0]["client"] != "alice" {
+		n.Fatalf("circuits: %v", all)
+	}
+	id := all[0]["id"].(string)
+	if got := n.run("circuit", "list"); !strings.Contains(got, id+"  echo ") {
+		n.Errorf("table of circuits: %s", got)
+	}
+	if o := n.objects("circuit", "show", id)[0]; o["id"] != id {
+		n.Errorf("circuit: %v", o)
+	}
+	n.run("circuit", "delete", id)
+	if err := c.wait(); err == nil || !strings.HasPrefix(c.log.String(), "ginnel: REVOKED: ") || !strings.Contains(c.log.String(), "(circuit "+id+")") {
+		n.Errorf("the dial: %v: %s", err, c.log)
+	}
+	c.killed = true // its end is judged
+	n.await("no circuits", func() bool { return len(n.objects("circuit", "list")) == 0 })
+	n.refused(1, "circuit "+id+": not found", "circuit", "show", id)
+}
+
+// survivesController: a circuit does not notice that the controller is killed,
+// and dials work soon after it is back.
+func (n *network) survivesController(alice string) {
+	c := n.talk(alice)
+	n.controller.kill()
+	c.turn()
+	n.refused(1, "connection refused", "service", "list")
+	n.refused(1, "CONTROLLER_UNAVAILABLE", "dial", "echo", "--identity", alice)
+	c.turn()
+	n.startController()
+	from := time.Now()
+	n.await("a dial", func() bool {
+		status, stdout, _ := n.try("again", "ginnel", "dial", "echo", "--identity", alice)
+		return status == 0 && stdout == "again"
+	})
+	if took := time.Since(from); took > 5*time.Second {
+		n.Errorf("dials worked %s after the controller was back", took)
+	}
+	n.connected(2)
+	c.turn()
+	n.await("the circuit, reported to the new process", func() bool { return len(n.objects("circuit", "list")) == 1 })
+	c.end()
+}
+
+// dialer: a router goes and comes back, seen by the dialer's commands.
+func (n *network) dialer() {
+	watch := n.start("dialer", "watch", "--json")
+	n.routers["r2"].stop()
+	events := watch.out
+	events.has(`"to":"NeedsDial"`)
+	n.await("a failed dial", func() bool {
+		o := n.objects("dialer", "inspect", "r2")[0]
+		return o["connected"] == false && strings.Contains(o["last_error"].(string), "connection refused")
+	})
+	if got := n.run("dialer", "list"); !strings.Contains(got, "\nr2      NeedsDial ") && !strings.Contains(got, "\nr2      Dialing ") {
+		n.Errorf("list: %s", got)
+	}
+	if all := n.objects("dialer", "list"); len(all) == 0 || all[len(all)-1]["router"] != "r2" || all[len(all)-1]["attempts"] == 0.0 {
+		n.Errorf("list: %v", all)
+	}
+	n.startRouter("r2")
+	n.await("a redial, or that it is not needed", func() bool {
+		status, _, _ := n.try("", "ginnel", "dialer", "redial", "r2")
+		return status == 0 || n.objects("router", "show", "r2")[0]["connected"] == true
+	})
+	n.connected(2)
+	events.has(`"to":"Connected"`)
+	n.refused(1, "router r9: not found", "dialer", "redial", "r9")
+	n.refused(1, "router r9: not found", "dialer", "inspect", "r9")
+	if got := n.run("dialer", "validate"); !strings.Contains(got, "PROBLEM") || !strings.Contains(got, "\nr2 ") {
+		n.Errorf("validate: %s", got)
+	}
+	for _, o := range n.objects("dialer", "validate") {
+		if o["problem"] != nil || o["connected"] != true {
+			n.Errorf("validate: %v", o)
+		}
+	}
+	watch.stop()
+}
+
+// nouns: list, show and delete of all that was made, for people and programs.
+func (n *network) nouns() {
+	for _, noun := range []struct{ name, id string }{
+		{"policy", "staff-web"}, {"terminator", "web@r2"}, {"service", "web"},
+		{"identity", "alice"}, {"link", "r1/r2/0"}, {"router", "r2"},
+	} {
+		if got := n.run(noun.name, "list"); !strings.HasPrefix(got, strings.ToUpper(noun.name)) || !strings.Contains(got, "\n"+noun.id+" ") {
+			n.Errorf("%s list: %s", noun.name, got)
+		}
+		before := n.objects(noun.name, "list")
+		if got := n.run(noun.name, "show", noun.id); !strings.Contains(got, "id: "+noun.id+"\n") {
+			n.Errorf("%s show: %s", noun.name, got)
+		}
+		if o := n.objects(noun.name, "show", noun.id); len(o) != 1 || o[0]["id"] != noun.id {
+			n.Errorf("%s show: %v", noun.name, o)
+		}
+		if o := n.objects(noun.name, "delete", noun.id); len(o) != 1 || o[0]["id"] != noun.id {
+			n.Errorf("%s delete: %v", noun.name, o)
+		}
+		n.await(noun.name+" gone", func() bool { // a link stays until its routers have ended it
+			return len(n.objects(noun.name, "list")) == len(before)-1
+		})
+		n.refused(1, noun.name+" "+noun.id+": not found", noun.name, "show", noun.id)
+		n.refused(1, noun.name+" "+noun.id+": not found", noun.name, "delete", noun.id)
+	}
+	n.await("the deleted router's channel is closed", func() bool { return len(n.objects("dialer", "validate")) == 1 })
+}
