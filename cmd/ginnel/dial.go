@@ -5,9 +5,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/splice"
 	"github.com/ginnel/ginnel/sdk"
 )
 
@@ -128,10 +127,9 @@ func joinStdio(cmd *cobra.Command, conn *sdk.Conn) error {
 	defer stop()
 	sent := make(chan error, 1)
 	go func() { // left behind when it reads a terminal: the process ends
-		_, err := io.Copy(onlyWriter{conn}, cmd.InOrStdin())
-		sent <- errors.Join(err, conn.CloseWrite())
+		sent <- splice.Copy(conn, cmd.InOrStdin())
 	}()
-	_, err := io.Copy(cmd.OutOrStdout(), onlyReader{conn})
+	err := splice.Copy(cmd.OutOrStdout(), conn)
 	if err == nil {
 		select {
 		case err = <-sent:
@@ -147,12 +145,6 @@ func joinStdio(cmd *cobra.Command, conn *sdk.Conn) error {
 	}
 	return conn.Close()
 }
-
-// onlyWriter and onlyReader hide what else a stream can do from io.Copy.
-type (
-	onlyWriter struct{ io.Writer }
-	onlyReader struct{ io.Reader }
-)
 
 // printExplain tells how a connection came about.
 func printExplain(cmd *cobra.Command, service string, conn *sdk.Conn) error {

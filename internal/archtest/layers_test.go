@@ -26,6 +26,7 @@ var (
 	}
 	network = slices.Concat(cores, []string{
 		"internal/wire", "internal/pki", "internal/transport", "internal/dialloop", "internal/endpoint",
+		"internal/splice",
 	})
 	all = []string{"*"}
 )
@@ -53,12 +54,13 @@ var layers = map[string][]string{
 	"internal/pki":       {".", "internal/wire"}, // signed envelopes are messages
 	"internal/store":     {".", "internal/wire"},
 	"internal/transport": {".", "internal/wire", "internal/pki"},
+	"internal/splice":    {".", "internal/wire"},
 	"internal/endpoint":  {".", "internal/core/flow", "internal/wire", "internal/pki"},
 
 	"internal/api":        nouns,
 	"internal/controller": slices.Concat(network, []string{"internal/store", "internal/api"}),
 	"internal/router":     network,
-	"internal/tunnel":     {".", "sdk", "internal/dns", "internal/intercept"},
+	"internal/tunnel":     {".", "sdk", "internal/dns", "internal/intercept", "internal/splice"},
 	"sdk": {
 		".", "internal/core/dialer", "internal/core/flow", "internal/core/path",
 		"internal/wire", "internal/transport", "internal/pki", "internal/dialloop", "internal/endpoint",

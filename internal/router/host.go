@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/endpoint"
 	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/splice"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -82,17 +82,20 @@ func (rt *routing) connect(ctx context.Context, r *row) ([]byte, error) {
 		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.terms.failed(h.term)
 		}
-		return nil, ginnel.Errorf(connectCode(ctx, err), "router %s: terminator %s: %v", c.r.id, h.term.id, err)
+		return nil, ginnel.Errorf(splice.Code(ctx, err), "router %s: terminator %s: %v", c.r.id, h.term.id, err)
 	}
 	circuit, flight, err := h.begin(r, ticket, rt.route.GetEgress())
 	if err != nil {
 		c.unhost(h)
-		abort(conn)
+		splice.Abort(conn)
 		return nil, err
 	}
 	c.terms.opened(h.term)
 	c.r.running.Go(func() {
-		splice(conn, circuit)
+		splice.Join(conn, circuit, func(err error) {
+			circuit.Abort(ginnel.PeerReset, "the server's connection: "+err.Error())
+			splice.Abort(conn)
+		})
 		c.terms.closed(h.term)
 	})
 	return flight, nil
@@ -170,12 +173,4 @@ func (h *hosted) ended() {
 		r.end()
 	}
 	h.c.endpoints.hostEnded(h)
-}
-
-// abort closes a connection so that its other end sees a reset.
-func abort(conn net.Conn) {
-	if t, ok := conn.(interface{ SetLinger(sec int) error }); ok {
-		_ = t.SetLinger(0)
-	}
-	_ = conn.Close()
 }

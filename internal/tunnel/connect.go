@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/splice"
 )
 
 // maxConnectHead is the longest request with its fields, in bytes.
@@ -139,7 +140,7 @@ func (p *prefixed) Read(b []byte) (int, error) {
 }
 
 // CloseWrite ends the sending direction.
-func (p *prefixed) CloseWrite() error { return closeWrite(p.Conn) }
+func (p *prefixed) CloseWrite() error { return splice.CloseWrite(p.Conn) }
 
 // SetLinger sets what Close does with what was not sent; 0 makes it a reset.
 func (p *prefixed) SetLinger(seconds int) error {

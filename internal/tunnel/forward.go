@@ -10,10 +10,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"syscall"
 	"time"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/splice"
 )
 
 // ForwardConfig says how connections for a bound service are carried on. The
@@ -51,7 +51,7 @@ func Forward(ctx context.Context, listener net.Listener, address ginnel.Address,
 			program, err := connect(dialCtx, fabric)
 			cancel()
 			if err != nil {
-				abort(fabric)
+				splice.Abort(fabric)
 				log.Info("connection to the hosted address failed", "address", address, "err", err)
 				return
 			}
@@ -70,26 +70,7 @@ func Connect(ctx context.Context, address ginnel.Address) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", address.HostPort())
 	if err != nil {
-		return nil, ginnel.Errorf(connectCode(err), "%s: %v", address, err)
+		return nil, ginnel.Errorf(splice.Code(ctx, err), "%s: %v", address, err)
 	}
 	return conn, nil
-}
-
-// connectCode gives the code of a failed connect.
-func connectCode(err error) ginnel.Code {
-	var name *net.DNSError
-	var network net.Error
-	switch {
-	case errors.As(err, &name):
-		return ginnel.RouterErrDNSResolutionFailed
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return ginnel.RouterErrConnRefused
-	case errors.Is(err, context.Canceled):
-		return ginnel.Cancelled
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EADDRNOTAVAIL):
-		return ginnel.RouterErrResourcesNotAvailable
-	case errors.As(err, &network) && network.Timeout():
-		return ginnel.RouterErrDialTimedOut
-	}
-	return ginnel.RouterErrGeneric
 }

@@ -11,6 +11,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/ginnel/ginnel/internal/splice"
 )
 
 // frontEnd accepts connections and serves a bounded number of them at a time.
@@ -58,7 +60,7 @@ func (f *frontEnd) acceptLoop(ctx, connections context.Context, serving *sync.Wa
 		switch {
 		case ctx.Err() != nil:
 			if err == nil {
-				abort(conn)
+				splice.Abort(conn)
 			}
 			return nil
 		case errors.Is(err, net.ErrClosed):
@@ -76,7 +78,7 @@ func (f *frontEnd) acceptLoop(ctx, connections context.Context, serving *sync.Wa
 		select {
 		case slots <- struct{}{}:
 		default:
-			abort(conn)
+			splice.Abort(conn)
 			continue
 		}
 		serving.Go(func() {

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/ginnel/ginnel/internal/splice"
 )
 
 // server serves the connections of all front ends.
@@ -31,7 +33,7 @@ func (s *server) toTarget(host string, port uint16) func(context.Context, net.Co
 func (s *server) toOriginal(ctx context.Context, conn net.Conn) {
 	original, ok := conn.LocalAddr().(*net.TCPAddr)
 	if !ok {
-		abort(conn)
+		splice.Abort(conn)
 		return
 	}
 	at := original.AddrPort()
@@ -41,7 +43,7 @@ func (s *server) toOriginal(ctx context.Context, conn net.Conn) {
 func (s *server) join(ctx context.Context, conn net.Conn, host string, port uint16) {
 	fabric, err := s.connector.connect(ctx, host, port, conn.RemoteAddr())
 	if err != nil {
-		abort(conn)
+		splice.Abort(conn)
 		s.log.Info("dial failed", "host", host, "port", port, "err", err)
 		return
 	}
@@ -50,10 +52,10 @@ func (s *server) join(ctx context.Context, conn net.Conn, host string, port uint
 
 // proxy serves a client that speaks SOCKS5 or HTTP CONNECT; the first byte tells.
 func (s *server) proxy(ctx context.Context, conn net.Conn) {
-	stop := context.AfterFunc(ctx, func() { abort(conn) })
+	stop := context.AfterFunc(ctx, func() { splice.Abort(conn) })
 	defer stop()
 	if err := conn.SetDeadline(time.Now().Add(s.handshake)); err != nil {
-		abort(conn)
+		splice.Abort(conn)
 		return
 	}
 	var first [1]byte
@@ -69,7 +71,7 @@ func (s *server) proxy(ctx context.Context, conn net.Conn) {
 	}
 	if err != nil {
 		// Nothing, half a request, or another protocol: nobody is there to be told.
-		abort(conn)
+		splice.Abort(conn)
 		s.log.Debug("proxy client dropped", "err", err)
 	}
 }
@@ -130,8 +132,8 @@ func (s *server) answer(ctx context.Context, conn, fabric net.Conn, reply []byte
 		err = conn.SetDeadline(time.Time{})
 	}
 	if err != nil {
-		abort(fabric)
-		abort(conn)
+		splice.Abort(fabric)
+		splice.Abort(conn)
 		return
 	}
 	relay(ctx, conn, fabric)

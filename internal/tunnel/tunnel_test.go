@@ -22,6 +22,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/dns"
+	"github.com/ginnel/ginnel/internal/splice"
 )
 
 func dialTCP(t *testing.T, addr string) *net.TCPConn {
@@ -133,7 +134,7 @@ func TestRelay_PassesResetsOn(t *testing.T) {
 			defer close(done)
 			relay(t.Context(), program, fabric)
 		}()
-		abort(resetting)
+		splice.Abort(resetting)
 		_ = other.SetDeadline(time.Now().Add(10 * time.Second))
 		wantReset(t, other)
 		<-done
@@ -160,7 +161,7 @@ func TestRelay_TellsTheFabricOfAReset(t *testing.T) {
 		defer close(done)
 		relay(t.Context(), &prefixed{program, nil}, conn)
 	}()
-	abort(programFar)
+	splice.Abort(programFar)
 	<-conn.aborted
 	<-done
 }

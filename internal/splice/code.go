@@ -1,7 +1,7 @@
 // Copyright 2026 The Ginnel Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package router
+package splice
 
 import (
 	"context"
@@ -33,9 +33,9 @@ var connectCodes = []struct {
 	{syscall.EPERM, ginnel.RouterErrAddressNotAllowed},
 }
 
-// connectCode says why a connection could not be made. A name that was not
+// Code says why a connection could not be made within ctx. A name that was not
 // resolved in time was not resolved, whatever came of the time.
-func connectCode(ctx context.Context, err error) ginnel.Code {
+func Code(ctx context.Context, err error) ginnel.Code {
 	if _, ok := errors.AsType[*net.DNSError](err); ok && !errors.Is(ctx.Err(), context.Canceled) {
 		return ginnel.RouterErrDNSResolutionFailed
 	}
