@@ -4,11 +4,15 @@
 package router
 
 import (
+	"context"
 	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/wire"
 )
+
+// lastWord is how long a revoked identity may take to hear why.
+const lastWord = time.Second
 
 // revoke ends what a controller says that it may no longer be: a circuit, what
 // an identity dialed or hosts of a service, or all that an identity has here. To
@@ -22,7 +26,7 @@ func (c *circuits) revoke(v *wire.Revoke) {
 	case service == "":
 		c.revokeEnds(func(e *end) bool { return e.facts.GetClient() == identity || e.hostedBy(identity) })
 		for _, ec := range c.r.edge.of(ginnel.IdentityID(identity)) {
-			ec.conn.Close(ginnel.Revoked)
+			c.hangUp(ec)
 		}
 	case v.GetBind():
 		for _, ec := range c.r.edge.of(ginnel.IdentityID(identity)) {
@@ -32,6 +36,15 @@ func (c *circuits) revoke(v *wire.Revoke) {
 	default:
 		c.revokeEnds(func(e *end) bool { return e.facts.GetService() == service && e.facts.GetClient() == identity })
 	}
+}
+
+// hangUp ends an edge connection once the identity has heard why its circuits end.
+func (c *circuits) hangUp(ec *edgeConn) {
+	c.r.running.Go(func() {
+		ctx, cancel := context.WithTimeout(c.r.ctx, lastWord)
+		defer cancel()
+		ec.conn.CloseWritten(ctx, ginnel.Revoked)
+	})
 }
 
 // hostedBy reports whether an identity is the circuit's host.

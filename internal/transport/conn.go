@@ -4,6 +4,7 @@
 package transport
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
 	"io"
@@ -125,6 +126,13 @@ func (c *Conn) Close(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failLocked(cause)
+}
+
+// CloseWritten waits until what was sent before has been written, or ctx ends,
+// and then is Close: the peer gets the last word before the end.
+func (c *Conn) CloseWritten(ctx context.Context, cause error) {
+	c.settle(ctx.Done())
+	c.Close(cause)
 }
 
 func (c *Conn) failLocked(cause error) {
