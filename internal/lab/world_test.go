@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -214,12 +215,22 @@ func (w *world) rows() (n int) {
 	return n
 }
 
-// noRows is satisfied when no router has a circuit.
+// noRows is satisfied when no router has a row of a circuit. After an orderly end
+// a row stays for ten seconds, to answer the RESUME of an end that missed it.
 func (w *world) noRows() error {
 	if n := w.rows(); n > 0 {
 		return fmt.Errorf("%d rows of circuits are left", n)
 	}
 	return nil
+}
+
+// noCircuits is satisfied when no router reports an end of a circuit.
+func (w *world) noCircuits() error {
+	left, err := w.admin().Circuits.ListCircuits(w.t.Context())
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("%d circuits are left, the first is %v", len(left), left[0])
+	}
+	return err
 }
 
 // wantCode ends the test unless err is a DialError of the code.
@@ -311,3 +322,30 @@ func echoServer(t testing.TB) (address string) {
 type errPath []ginnel.RouterID
 
 func (e errPath) Error() string { return fmt.Sprintf("path over %v", []ginnel.RouterID(e)) }
+
+// ends waits until a connection is ended with a code.
+func (w *world) ends(conn interface{ Read([]byte) (int, error) }, code ginnel.Code) {
+	w.t.Helper()
+	_, err := conn.Read(make([]byte, 1))
+	if !errors.Is(err, code) {
+		w.t.Fatalf("the connection ended with %v, want %v", err, code)
+	}
+}
+
+// edges counts the connections of SDKs to all routers.
+func (w *world) edges() (n int) {
+	for _, r := range w.Status().Routers {
+		n += r.Edges
+	}
+	return n
+}
+
+// errCount is a number that was not meant.
+type errCount struct{ got, want int }
+
+func (e errCount) Error() string { return fmt.Sprintf("got %d, want %d", e.got, e.want) }
+
+// containsWord reports whether text has a word.
+func containsWord(text, word string) bool {
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == ':' }), word)
+}
