@@ -124,7 +124,9 @@ func (l *Lab) openStore(ctx context.Context) (err error) {
 	if l.ca, err = pki.NewCA(ginnel.NetworkID(l.file.Network), time.Now()); err != nil {
 		return err
 	}
-	if l.backend, err = etcd.Open(ctx, filepath.Join(l.dir, "store"), etcd.Options{Logger: l.log}); err != nil {
+	// A start that is broken off goes on behind our back, and leaves files: it takes
+	// a moment, and ctx counts again after it.
+	if l.backend, err = etcd.Open(context.WithoutCancel(ctx), filepath.Join(l.dir, "store"), etcd.Options{Logger: l.log}); err != nil {
 		return err
 	}
 	st, err := store.New(ctx, l.backend, store.Options{Logger: l.log})
