@@ -24,6 +24,10 @@ import (
 // may be busy with other tests.
 const patience = 30 * time.Second
 
+// raceOptions make a program with the race detector end at once: it would sleep
+// for a second, each time, to see late races.
+const raceOptions = "GORACE=atexit_sleep_ms=0"
+
 // place is a directory in which commands run, each as a process of its own. The
 // program is this test binary, so that races in it show.
 type place struct {
@@ -40,6 +44,7 @@ func newPlace(t *testing.T) *place {
 			p.env = append(p.env, kv)
 		}
 	}
+	p.env = append(p.env, raceOptions)
 	return p
 }
 
