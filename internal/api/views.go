@@ -65,8 +65,10 @@ type Dial struct {
 	Attempts  int             `json:"attempts"`
 	Delay     time.Duration   `json:"delay"`
 	Next      *time.Time      `json:"next,omitempty"`
+	NextIn    time.Duration   `json:"next_in,omitempty" doc:"until next, by the controller's clock"`
 	Since     *time.Time      `json:"since,omitempty"`
 	LastError string          `json:"last_error,omitempty"`
+	Outcome   string          `json:"outcome,omitempty" doc:"of the dial that last failed, as metrics count it"`
 	ErrorAt   *time.Time      `json:"error_at,omitempty"`
 	Connected bool            `json:"connected" doc:"a ctrl channel is up"`
 	// Problem says how what is differs from what should be; empty: it does not.
@@ -75,14 +77,17 @@ type Dial struct {
 
 // DialEvent is a change of state of the dial machine.
 type DialEvent struct {
-	At      time.Time       `json:"at"`
-	Router  ginnel.RouterID `json:"router"`
-	From    string          `json:"from"`
-	To      string          `json:"to"`
-	Next    *time.Time      `json:"next,omitempty"`
-	Delay   time.Duration   `json:"delay"`
-	Address string          `json:"address,omitempty"`
-	Error   string          `json:"error,omitempty"`
+	At       time.Time       `json:"at"`
+	Router   ginnel.RouterID `json:"router"`
+	From     string          `json:"from"`
+	To       string          `json:"to"`
+	Why      string          `json:"why" doc:"a constant text"`
+	Next     *time.Time      `json:"next,omitempty"`
+	Delay    time.Duration   `json:"delay"`
+	Attempts int             `json:"attempts" doc:"dials since the last stable connection"`
+	Address  string          `json:"address,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	Outcome  string          `json:"outcome,omitempty" doc:"of a dial that failed, as metrics count it"`
 }
 
 // Status is a controller's own state.

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -47,43 +48,81 @@ func (a dialerAdmin) InspectDial(ctx context.Context, id ginnel.RouterID) (api.D
 	return shown, err
 }
 
+// settleTime is how long what is under way may take to reach the machine.
+const settleTime = 200 * time.Millisecond
+
 // ValidateDials says of every router, tracked or stored, what is and what
-// differs from what should be.
+// differs from what should be. A difference counts only if it is still there
+// settleTime later: a channel that has just come up is not one.
 func (a dialerAdmin) ValidateDials(ctx context.Context) ([]api.Dial, error) {
-	list := []api.Dial{}
-	err := a.ask(ctx, func(m *dialer.Dialer) {
+	before, wrong, err := a.compare(ctx)
+	if err != nil || wrong == 0 {
+		return before, err
+	}
+	if !pause(ctx, settleTime) {
+		return nil, api.Problemf(ginnel.KindUnavailable, "%s", context.Cause(ctx))
+	}
+	list, _, err := a.compare(ctx)
+	for i, d := range list {
+		same := func(o api.Dial) bool { return o.Router == d.Router && o.Problem == d.Problem }
+		if !slices.ContainsFunc(before, same) {
+			list[i].Problem = ""
+		}
+	}
+	return list, err
+}
+
+// compare holds store, channels and machine against each other, and gives how
+// many routers are wrong.
+func (a dialerAdmin) compare(ctx context.Context) (list []api.Dial, wrong int, err error) {
+	list = []api.Dial{}
+	add := func(d api.Dial, problem string) {
+		d.Problem = problem
+		list = append(list, d)
+		if problem != "" {
+			wrong++
+		}
+	}
+	err = a.ask(ctx, func(m *dialer.Dialer) {
 		view := a.c.store.View()
 		for r := range view.Routers().All() {
-			d := a.state(m, r.ID)
-			d.Problem = a.problem(m, r)
-			list = append(list, d)
+			add(a.state(m, r.ID), a.problem(m, r))
 		}
 		for s := range m.All() {
 			if _, ok := view.Routers().Get(ginnel.RouterID(s.Key)); !ok {
-				d := a.show(s)
-				d.Problem = "tracked, but not in the store"
-				list = append(list, d)
+				add(a.show(s), "tracked, but not in the store")
+			}
+		}
+		for _, ch := range a.c.channels.all() {
+			if _, ok := view.Routers().Get(ch.router); !ok {
+				add(a.state(m, ch.router), "connected, but not in the store")
 			}
 		}
 	})
 	sortBy(list, func(d api.Dial) ginnel.RouterID { return d.Router })
-	return list, err
+	return list, wrong, err
 }
 
 // problem says how a router's state differs from what it should be.
 func (a dialerAdmin) problem(m *dialer.Dialer, r ginnel.Router) string {
 	s, _ := m.Status(dialer.Key(r.ID))
-	ch := a.c.channels.get(r.ID)
+	ch, addrs := a.c.channels.get(r.ID), a.c.dialable(r)
 	switch {
 	case ch == nil && s.Conn != 0:
 		return "the machine counts a connection that is gone"
 	case ch != nil && s.Conn != ch.number:
 		return "the machine does not count the ctrl channel that is up"
+	case ch != nil && ch.conn.KeyHash() != r.Key:
+		return "connected with another key than the store has"
 	case r.Disabled && (ch != nil || s.State != dialer.None):
 		return "disabled, but connected or tracked"
+	case s.State != dialer.None && len(addrs) == 0:
+		return "tracked, but has no address that this controller dials"
+	case s.State != dialer.None && !slices.Equal(s.Addresses, addrs):
+		return "the machine has other addresses than the store"
 	case r.Disabled || ch != nil || s.State != dialer.None:
 		return ""
-	case len(a.c.dialable(r)) > 0:
+	case len(addrs) > 0:
 		return "not connected and not going to be dialed before the next scan"
 	}
 	return ""
@@ -108,18 +147,26 @@ func (a dialerAdmin) show(s dialer.Status) api.Dial {
 	id := ginnel.RouterID(s.Key)
 	d := api.Dial{
 		Router: id, State: s.State.String(), Address: string(s.Address()), Attempts: s.Attempts, Delay: s.RetryDelay,
-		Next: instant(s.NextDial), Since: instant(s.Since), Connected: a.c.channels.get(id) != nil,
+		Next: instant(s.NextDial), NextIn: until(s.NextDial), Since: instant(s.Since), Connected: a.c.channels.get(id) != nil,
 	}
 	for _, address := range s.Addresses {
 		d.Addresses = append(d.Addresses, string(address))
 	}
 	if s.LastError != nil {
-		d.LastError = s.LastError.Error()
+		d.LastError, d.Outcome = s.LastError.Error(), outcomeOf(s.LastError)
 		if f, ok := a.c.dials.failures[s.Key]; ok {
 			d.ErrorAt = &f.at
 		}
 	}
 	return d
+}
+
+// until gives the time until t, 0 for none and for what has passed.
+func until(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return max(0, time.Until(t))
 }
 
 // instant gives t, or nil for none.

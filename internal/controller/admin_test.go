@@ -172,18 +172,7 @@ func TestAdminWithoutQuorum(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	inTestbed(t, func(t *testing.T, b *testbed) {
 		b.router("r1", "tls:r1:1")
-		families, err := b.c.Metrics().Gather()
-		b.must(err)
-		got := map[string]float64{}
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				name := f.GetName()
-				for _, l := range m.GetLabel() {
-					name += "," + l.GetValue()
-				}
-				got[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
-			}
-		}
+		got := b.metrics()
 		for name, want := range map[string]float64{
 			"ginnel_controller_channels": 1, "ginnel_dialer_routers,Connected": 1, "ginnel_dialer_routers,NeedsDial": 0,
 			"ginnel_dialer_dials_total,connected": 1,

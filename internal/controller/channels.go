@@ -119,15 +119,16 @@ func (cs *channels) greet(ctx context.Context, conn *transport.Conn) (*channel, 
 	c := cs.c
 	id := ginnel.RouterID(conn.Peer().ID)
 	number := cs.registry.Next()
+	var refused error // by us, and why
 	accepted, err := conn.Handshake(ctx, transport.Greeting{
 		Self: string(c.id),
 		Hello: &wire.Hello{
 			Network: string(c.network), Boot: string(c.boot), Connection: number,
-			Clock: time.Now().UnixNano(), Groups: c.cfg.Dialer.Groups,
+			Clock: time.Now().UnixNano(), Groups: c.settings.Load().dialer.Groups,
 		},
 		Decide: func(ctx context.Context, hello *wire.Hello) *wire.Verdict {
-			if err := admitted(c.store.View(), id, conn.KeyHash()); err != nil {
-				return transport.Refuse(ginnel.NotAuthenticated, err.Error())
+			if refused = admitted(c.store.View(), id, conn.KeyHash()); refused != nil {
+				return transport.Refuse(ginnel.NotAuthenticated, refused.Error())
 			}
 			if hello.GetRouter() == nil {
 				return transport.Refuse(ginnel.NotAuthenticated, "hello says nothing of a router")
@@ -135,6 +136,9 @@ func (cs *channels) greet(ctx context.Context, conn *transport.Conn) (*channel, 
 			return cs.registry.Admit(ctx, id, number, conn)
 		},
 	})
+	if err != nil && refused != nil {
+		err = refused
+	}
 	if err != nil {
 		return nil, err
 	}

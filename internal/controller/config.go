@@ -20,6 +20,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/dialer"
+	"github.com/ginnel/ginnel/internal/transport"
 )
 
 // Config is a controller's configuration file. Start from DefaultConfig; what a
@@ -30,6 +31,9 @@ type Config struct {
 	Listen ginnel.Address `yaml:"listen,omitempty"`
 	// Advertise is what others dial in place of Listen. Default: Listen.
 	Advertise ginnel.Address `yaml:"advertise,omitempty"`
+	// DialProxy is an HTTP proxy, "http://[USER:PASSWORD@]HOST:PORT", through
+	// which routers are dialed. Empty, which is the default: none.
+	DialProxy transport.Proxy `yaml:"dialProxy,omitempty"`
 	// Groups of this controller: it dials the ctrl listeners that are in one of
 	// them, unless dialer.groups names others. Default: ["default"].
 	Groups []string `yaml:"groups"`
@@ -133,10 +137,13 @@ func decodeConfig(text []byte) (c Config, err error) {
 	c = DefaultConfig()
 	c.Dialer.Groups = nil
 	d := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict(),
-		yaml.CustomUnmarshaler(readDuration), yaml.CustomUnmarshaler(readLevel))
+		yaml.CustomUnmarshaler(readDuration), yaml.CustomUnmarshaler(readLevel), yaml.CustomUnmarshaler(readProxy))
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		if bad, ok := errors.AsType[*valueError](err); ok {
 			return Config{}, bad.located(text)
+		}
+		if bad, ok := errors.AsType[*secretError](err); ok {
+			return Config{}, fmt.Errorf("line %d: %w", lineOf(text, bad.key), bad)
 		}
 		return Config{}, located(err)
 	}
@@ -195,6 +202,21 @@ func readLevel(l *slog.Level, raw []byte) error {
 	}
 	return &valueError{text, "debug, info, warn or error"}
 }
+
+func readProxy(p *transport.Proxy, raw []byte) (err error) {
+	if *p, err = transport.ParseProxy(unquoted(raw)); err != nil {
+		return &secretError{"dialProxy", err}
+	}
+	return nil
+}
+
+// secretError is a value that cannot be read and may not be shown.
+type secretError struct {
+	key string
+	err error
+}
+
+func (e *secretError) Error() string { return e.key + ": " + e.err.Error() }
 
 func unquoted(raw []byte) string { return strings.Trim(strings.TrimSpace(string(raw)), "\"'") }
 

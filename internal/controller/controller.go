@@ -45,7 +45,7 @@ type Options struct {
 // Controller is one controller of a network. All methods may be called from any
 // goroutine, before, during and after Run.
 type Controller struct {
-	cfg      Config
+	cfg      Config // as of the start
 	id       ginnel.ControllerID
 	boot     ginnel.BootID
 	network  ginnel.NetworkID
@@ -59,6 +59,9 @@ type Controller struct {
 	identify transport.Identify
 	started  time.Time
 	addr     atomic.Pointer[address] // of the listener
+
+	settings  atomic.Pointer[settings]
+	reloading sync.Mutex // held by Reconfigure
 
 	rulesCache rulesCache
 	metrics    *metrics
@@ -113,7 +116,9 @@ func New(opts Options) (*Controller, error) {
 		identify: transport.IdentifyBy(opts.Holder),
 		started:  time.Now(),
 	}
+	c.settings.Store(newSettings(opts.Config, opts.Network))
 	c.metrics = newMetrics(c)
+	c.metrics.dialing.workers.Set(float64(opts.Config.Dialer.MaxWorkers))
 	c.ready = newReadiness(c)
 	c.fabric = newFabric(c)
 	c.channels = newChannels(c)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -21,6 +20,9 @@ import (
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
 )
+
+// whyPoolFull is what the machine says of a dial that did not get a place.
+const whyPoolFull = "pool full"
 
 var (
 	errElsewhere   = errors.New("identity in use elsewhere")
@@ -34,6 +36,7 @@ type dials struct {
 	c        *Controller
 	loop     *dialloop.Loop
 	watchers watchers
+	pace     *pace
 	// failures holds why and when a tracked router's last dial failed. It
 	// belongs to the loop's goroutine.
 	failures map[dialer.Key]dialFailure
@@ -45,7 +48,7 @@ type dialFailure struct {
 }
 
 func newDials(c *Controller, random *rand.Rand) *dials {
-	d := &dials{c: c, failures: make(map[dialer.Key]dialFailure)}
+	d := &dials{c: c, pace: newPace(&c.metrics.dialing), failures: make(map[dialer.Key]dialFailure)}
 	d.loop = dialloop.New(dialloop.Options{
 		Config:  c.cfg.Dialer,
 		Random:  random,
@@ -84,21 +87,6 @@ func (d *dials) Addresses(key dialer.Key) []ginnel.Address {
 	return d.c.dialable(router)
 }
 
-// dialable gives where a router is to be dialed, in its order.
-func (c *Controller) dialable(r ginnel.Router) []ginnel.Address {
-	if r.Disabled || !c.cfg.Dialer.Enabled {
-		return nil
-	}
-	var list []ginnel.Address
-	for _, l := range r.CtrlListeners {
-		if slices.ContainsFunc(groupsOf(l), func(g string) bool { return slices.Contains(c.cfg.Dialer.Groups, g) }) &&
-			!slices.Contains(list, l.Address) {
-			list = append(list, l.Address)
-		}
-	}
-	return list
-}
-
 // keys gives a page of the store's routers.
 func (d *dials) keys(after dialer.Key, limit int) []dialer.Key {
 	var keys []dialer.Key
@@ -121,10 +109,14 @@ func (d *dials) stored(change store.Change) {
 // dial makes a ctrl channel to a router: one attempt of the machine. A router
 // that has no certificate is enrolled on the way.
 func (d *dials) dial(ctx context.Context, key dialer.Key, address ginnel.Address) (uint64, error) {
+	// The machine hangs up then, too. The network is told so that it can give
+	// each address of a name its share.
+	ctx, cancel := context.WithTimeout(ctx, d.c.settings.Load().dialer.ConnectTimeout)
+	defer cancel()
 	want := ginnel.Peer{Role: ginnel.RoleRouter, ID: string(key)}
 	conn, err := d.connect(ctx, want, address)
 	if err != nil {
-		return 0, err
+		return 0, refusedByAlert(err)
 	}
 	ch, err := d.c.channels.greet(ctx, conn)
 	if survivor, ok := transport.IsDuplicate(err); ok {
@@ -134,7 +126,7 @@ func (d *dials) dial(ctx context.Context, key dialer.Key, address ginnel.Address
 		return 0, errElsewhere
 	}
 	if err != nil {
-		return 0, err
+		return 0, refusedByAlert(err)
 	}
 	// The dial's own goroutine counts for running, so it may add to it.
 	d.c.running.Go(func() { d.c.channels.carry(d.c.life, ch) })
@@ -144,8 +136,9 @@ func (d *dials) dial(ctx context.Context, key dialer.Key, address ginnel.Address
 // connect gives a connection to the router over ctrl, after an enrollment
 // where the router asks for one.
 func (d *dials) connect(ctx context.Context, want ginnel.Peer, address ginnel.Address) (*transport.Conn, error) {
+	out := d.c.settings.Load().out
 	for range 2 {
-		t, err := transport.Dial(ctx, d.c.net, address.HostPort(), pki.ClientConfig(d.c.holder, now, want, wire.ALPNCtrl, wire.ALPNEnroll))
+		t, err := transport.Dial(ctx, out, address.HostPort(), pki.ClientConfig(d.c.holder, now, want, wire.ALPNCtrl, wire.ALPNEnroll))
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +146,7 @@ func (d *dials) connect(ctx context.Context, want ginnel.Peer, address ginnel.Ad
 			return transport.Framed(t, d.c.identify)
 		}
 		if err := d.c.enrollDialed(ctx, t, want); err != nil {
-			return nil, fmt.Errorf("enroll %s at %s: %w", want, address, err)
+			return nil, &unenrolledError{fmt.Errorf("enroll %s at %s: %w", want, address, err)}
 		}
 	}
 	return nil, errNotEnrolled
@@ -162,15 +155,14 @@ func (d *dials) connect(ctx context.Context, want ginnel.Peer, address ginnel.Ad
 // observe sees every action of the machine, on its goroutine.
 func (d *dials) observe(at time.Time, action dialer.Action) {
 	log := d.c.log
+	d.pace.observe(at, action)
 	switch a := action.(type) {
 	case dialer.Answered:
-		d.c.metrics.answered(a.Err)
 		if a.Err != nil {
 			d.failures[a.Key] = dialFailure{a.Err, at}
 			d.c.ready.settled(ginnel.RouterID(a.Key))
 		}
 	case dialer.Moved:
-		d.c.metrics.moved(a)
 		ev := d.event(at, a)
 		level := slog.LevelDebug
 		if ev.Error != "" {
@@ -182,18 +174,17 @@ func (d *dials) observe(at time.Time, action dialer.Action) {
 		if a.To == dialer.None {
 			delete(d.failures, a.Key)
 		}
-	case dialer.Hangup:
-		d.c.metrics.dials.WithLabelValues("hung_up").Inc()
 	case dialer.Ignored:
 		log.Debug("dial event ignored", "router_id", string(a.Key), "why", a.Why)
-	case dialer.Dial, dialer.Close, dialer.Scan: // the loop carries them out
+	case dialer.Dial, dialer.Hangup, dialer.Close, dialer.Scan: // the loop carries them out
 	}
 }
 
 // event gives a change as those who watch see it.
 func (d *dials) event(at time.Time, m dialer.Moved) api.DialEvent {
 	ev := api.DialEvent{
-		At: at, Router: ginnel.RouterID(m.Key), From: m.From.String(), To: m.To.String(), Delay: m.RetryDelay,
+		At: at, Router: ginnel.RouterID(m.Key), From: m.From.String(), To: m.To.String(), Why: m.Why,
+		Delay: m.RetryDelay, Attempts: m.Attempts,
 	}
 	if m.To == dialer.NeedsDial || m.To == dialer.Dialing {
 		if addrs := d.Addresses(m.Key); m.AddrIndex < len(addrs) {
@@ -203,7 +194,7 @@ func (d *dials) event(at time.Time, m dialer.Moved) api.DialEvent {
 	if m.To == dialer.NeedsDial {
 		ev.Next = &m.NextDial
 		if f, ok := d.failures[m.Key]; ok && f.at.Equal(at) {
-			ev.Error = f.err.Error()
+			ev.Error, ev.Outcome = f.err.Error(), outcomeOf(f.err)
 		}
 	}
 	return ev

@@ -428,24 +428,3 @@ func TestL18_Silence(t *testing.T) {
 		})
 	}
 }
-
-// Where machine and channels disagree, validate says so, and the next dial
-// finds the channel that is up: no failure.
-func TestValidateAndHeal(t *testing.T) {
-	inTestbed(t, func(t *testing.T, b *testbed) {
-		r := b.router("r1", "tls:r1:1")
-		b.wait(10 * time.Second)
-		ch := b.c.channels.get("r1")
-		b.c.dials.send(dialer.ConnLost{Key: "r1", Conn: ch.number})
-		all, err := b.api.Dialer.ValidateDials(t.Context())
-		b.must(err)
-		if len(all) != 1 || all[0].Problem == "" {
-			t.Errorf("not noticed: %+v", all)
-		}
-		b.wait(5 * time.Second)
-		b.wantValid()
-		if b.c.channels.get("r1") != ch || r.dialState().LastError != "" {
-			t.Errorf("after the dial: %+v", r.dialState())
-		}
-	})
-}

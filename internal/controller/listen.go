@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
 	"github.com/ginnel/ginnel/internal/pki"
@@ -72,7 +74,7 @@ func (l *listener) serve(ctx context.Context) error {
 		Log: c.log,
 	})
 	web := &http.Server{
-		Handler:           c.admins(api.New(c.Backend(), c.software)),
+		Handler:           c.admins(c.API()),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
@@ -87,6 +89,17 @@ func (l *listener) serve(ctx context.Context) error {
 	_ = web.Close()
 	_ = backlog.Close()
 	return err
+}
+
+// API gives the handler of the controller's API, and of its metrics at
+// GET /metrics. Who may use it is decided by whoever serves it.
+func (c *Controller) API() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", api.New(c.Backend(), c.software))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics.registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelWarn),
+	}))
+	return mux
 }
 
 // admins lets only enabled administrators in, by the key that they show now.

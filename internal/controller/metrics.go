@@ -4,7 +4,7 @@
 package controller
 
 import (
-	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,10 +15,21 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 	channels prometheus.Gauge
-	states   *prometheus.GaugeVec   // of the dial machine
-	dials    *prometheus.CounterVec // by outcome
+	dialing  dialMetrics
 	revoked  prometheus.Counter
 	enrolled *prometheus.CounterVec // by role and outcome
+}
+
+// dialMetrics counts what the dial machine does.
+type dialMetrics struct {
+	states   *prometheus.GaugeVec   // routers
+	dials    *prometheus.CounterVec // by outcome
+	latency  *prometheus.HistogramVec
+	queueing prometheus.Histogram
+	workers  prometheus.Gauge
+	running  prometheus.Gauge
+	queued   prometheus.Gauge
+	poolFull prometheus.Counter
 }
 
 func newMetrics(c *Controller) *metrics {
@@ -27,12 +38,7 @@ func newMetrics(c *Controller) *metrics {
 		channels: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "ginnel_controller_channels", Help: "Ctrl channels that are up.",
 		}),
-		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "ginnel_dialer_routers", Help: "Routers that the dial machine tracks, by state.",
-		}, []string{"state"}),
-		dials: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ginnel_dialer_dials_total", Help: "Dials that ended, by outcome; pool_full ones never ran.",
-		}, []string{"outcome"}),
+		dialing: newDialMetrics(),
 		revoked: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ginnel_controller_revocations_total", Help: "Revocations sent to routers.",
 		}),
@@ -40,41 +46,153 @@ func newMetrics(c *Controller) *metrics {
 			Name: "ginnel_controller_enrollments_total", Help: "Certificates handed out or refused.",
 		}, []string{"role", "outcome"}),
 	}
-	m.registry.MustRegister(m.channels, m.states, m.dials, m.revoked, m.enrolled,
+	m.registry.MustRegister(m.channels, m.revoked, m.enrolled)
+	m.dialing.register(m.registry)
+	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "ginnel_store_age_seconds", Help: "Since the cache was known to be current.",
-		},
-			func() float64 { return c.store.Age().Seconds() }))
+		}, func() float64 { return c.store.Age().Seconds() }),
+	)
 	return m
+}
+
+func newDialMetrics() dialMetrics {
+	m := dialMetrics{
+		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ginnel_dialer_routers", Help: "Routers that the dial machine tracks, by state.",
+		}, []string{"state"}),
+		dials: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ginnel_dialer_dials_total", Help: "Dials that ended, by outcome.",
+		}, []string{"outcome"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ginnel_dialer_dial_seconds", Help: "From the start of a dial to its answer, by whether it connected.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"ok"}),
+		queueing: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "ginnel_dialer_queue_seconds", Help: "From the instant at which a dial was due to its start.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05, .1, .5, 1, 5, 10, 30},
+		}),
+		workers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ginnel_dialer_workers", Help: "Dials that may run at once.",
+		}),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ginnel_dialer_running", Help: "Dials that run.",
+		}),
+		queued: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ginnel_dialer_queued", Help: "Dials that wait for a worker.",
+		}),
+		poolFull: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ginnel_dialer_pool_full_total", Help: "Dials that were put off and never ran, for want of a place in the queue.",
+		}),
+	}
+	// What never happened is zero, not absent.
+	for _, outcome := range outcomes() {
+		m.dials.WithLabelValues(outcome)
+	}
+	for _, s := range []dialer.State{dialer.NeedsDial, dialer.Dialing, dialer.Connected} {
+		m.states.WithLabelValues(s.String())
+	}
+	return m
+}
+
+func (m *dialMetrics) register(r *prometheus.Registry) {
+	r.MustRegister(m.states, m.dials, m.latency, m.queueing, m.workers, m.running, m.queued, m.poolFull)
 }
 
 // Metrics gives the controller's metrics.
 func (c *Controller) Metrics() prometheus.Gatherer { return c.metrics.registry }
 
-// answered counts the outcome of a dial.
-func (m *metrics) answered(err error) {
-	outcome := "failed"
-	switch {
-	case err == nil:
-		outcome = "connected"
-	case errors.Is(err, dialer.ErrTimeout):
-		outcome = "timeout"
-	}
-	m.dials.WithLabelValues(outcome).Inc()
+// dialTiming is one router that is Dialing.
+type dialTiming struct {
+	due      time.Time
+	began    time.Time // zero: it waits for a worker
+	answered bool
+	hungUp   bool
 }
 
-// moved counts routers by state.
-func (m *metrics) moved(a dialer.Moved) {
-	if a.Why == "pool full" {
-		m.dials.WithLabelValues("pool_full").Inc()
+// pace follows the routers that are Dialing for metrics. It belongs to the dial
+// loop's goroutine and holds as many as run and queue.
+type pace struct {
+	m       *dialMetrics
+	dialing map[dialer.Key]*dialTiming
+}
+
+func newPace(m *dialMetrics) *pace {
+	return &pace{m: m, dialing: make(map[dialer.Key]*dialTiming)}
+}
+
+// observe takes one action of the machine.
+func (p *pace) observe(at time.Time, action dialer.Action) {
+	switch a := action.(type) {
+	case dialer.Dial:
+		if t := p.dialing[a.Key]; t != nil {
+			t.began = at
+			p.m.queued.Dec()
+			p.m.running.Inc()
+			p.m.queueing.Observe(at.Sub(t.due).Seconds())
+		}
+	case dialer.Hangup:
+		if t := p.dialing[a.Key]; t != nil {
+			t.hungUp = true
+		}
+	case dialer.Answered:
+		p.answered(at, a)
+	case dialer.Moved:
+		p.moved(a)
+	case dialer.Close, dialer.Scan, dialer.Ignored:
+	}
+}
+
+func (p *pace) answered(at time.Time, a dialer.Answered) {
+	p.m.dials.WithLabelValues(outcomeOf(a.Err)).Inc()
+	if t := p.dialing[a.Key]; t != nil {
+		t.answered = true
+		ok := "true"
+		if a.Err != nil {
+			ok = "false"
+		}
+		p.m.latency.WithLabelValues(ok).Observe(at.Sub(t.began).Seconds())
+	}
+}
+
+func (p *pace) moved(a dialer.Moved) {
+	if a.Why == whyPoolFull {
+		p.m.poolFull.Inc()
 	}
 	if a.From == a.To {
 		return
 	}
 	if a.From != dialer.None {
-		m.states.WithLabelValues(a.From.String()).Dec()
+		p.m.states.WithLabelValues(a.From.String()).Dec()
 	}
 	if a.To != dialer.None {
-		m.states.WithLabelValues(a.To.String()).Inc()
+		p.m.states.WithLabelValues(a.To.String()).Inc()
 	}
+	if a.To == dialer.Dialing {
+		p.dialing[a.Key] = &dialTiming{due: a.NextDial}
+		p.m.queued.Inc()
+	}
+	if a.From == dialer.Dialing {
+		p.left(a.Key)
+	}
+}
+
+// left counts a router that is no longer Dialing.
+func (p *pace) left(key dialer.Key) {
+	t := p.dialing[key]
+	if t == nil {
+		return
+	}
+	delete(p.dialing, key)
+	switch {
+	case t.began.IsZero():
+		p.m.queued.Dec()
+		return
+	case t.answered:
+	case t.hungUp:
+		p.m.dials.WithLabelValues(outcomeHungUp).Inc()
+	default:
+		p.m.dials.WithLabelValues(outcomeDuplicate).Inc()
+	}
+	p.m.running.Dec()
 }
