@@ -315,10 +315,11 @@ func TestSlowChannelHoldsOneOfEachKey(t *testing.T) {
 			}
 		}
 		w.net.Silence("r1", "c1")
-		for range 80 {
-			for i := range keys {
-				r.report.endpoint(&wire.EndpointState{Circuit: fmt.Sprint(i), Path: big})
-			}
+		for i := range keys { // fills the queue; then a little more is enough
+			r.report.endpoint(&wire.EndpointState{Circuit: fmt.Sprint(i), Path: big})
+		}
+		for i := range 80 {
+			r.report.endpoint(&wire.EndpointState{Circuit: fmt.Sprint(i), Generation: 1, Path: big})
 			w.pass(100 * time.Millisecond)
 		}
 		if err := ch.conn.Err(); !errors.Is(err, transport.ErrStuck) {
@@ -331,13 +332,14 @@ func TestSlowChannelHoldsOneOfEachKey(t *testing.T) {
 func TestTooManyChangesCloseTheChannel(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.router("r1")
+		r.report.most = 2000
 		c := w.controller("c1")
 		if err := c.dial("r1"); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(time.Second)
 		ch := r.ctrl.any()
-		for i := range maxUnsent + 1 {
+		for i := range r.report.most + 1 {
 			r.report.endpoint(&wire.EndpointState{Circuit: fmt.Sprint(i)})
 		}
 		w.pass(0)

@@ -117,7 +117,7 @@ func TestL69_ControlPlaneGone(t *testing.T) {
 		f.server(echo)
 		p := f.program("alice", "r1")
 		k := p.dial("c-1", "r1", "r2")
-		stop := k.flood(time.Millisecond)
+		stop := k.flood(20 * time.Millisecond)
 		w.net.Cut("c1", "")
 		for range 10 {
 			<-time.After(time.Second)

@@ -58,6 +58,7 @@ type itemKey struct {
 // set; for nil the key is in items.
 type reporter struct {
 	log  *slog.Logger
+	most int // keys that wait for one channel
 	wake chan struct{}
 
 	mu    sync.Mutex
@@ -77,6 +78,7 @@ type outbox struct {
 func newReporter(log *slog.Logger) *reporter {
 	return &reporter{
 		log:   log,
+		most:  maxUnsent,
 		wake:  make(chan struct{}, 1),
 		items: make(map[itemKey]proto.Message),
 		outs:  make(map[*ctrlChannel]*outbox),
@@ -133,20 +135,19 @@ func (rep *reporter) set(key itemKey, s proto.Message, removed bool, urgent func
 		rep.items[key] = s
 	}
 	for _, o := range rep.outs {
-		o.put(key, unsent)
+		if o.put(key, unsent); len(o.order) > rep.most && !o.first {
+			o.ch.conn.Close(errUnsent) // it gives up
+		}
 	}
 	rep.dueLocked(time.Now().Add(wait))
 }
 
-// put notes that key is to be sent. An outbox that holds too much gives up.
+// put notes that key is to be sent.
 func (o *outbox) put(key itemKey, unsent proto.Message) {
 	if _, waits := o.unsent[key]; !waits {
 		o.order = append(o.order, key)
 	}
 	o.unsent[key] = unsent
-	if len(o.order) > maxUnsent && !o.first {
-		o.ch.conn.Close(errUnsent)
-	}
 }
 
 // dueLocked makes the loop send at an instant at the latest.
