@@ -37,6 +37,7 @@ type channel struct {
 	hello  *wire.RouterHello // never nil
 	since  time.Time
 
+	asks    asks
 	reports *reports
 	relays  *relays
 }

@@ -54,15 +54,17 @@ func (u reported) outlet(id ginnel.RouterID) outlet {
 }
 
 // circuits sets up circuits; it keeps none once it is up. Requests are verified
-// on the reading goroutines of ctrl channels, whose events go to the loop and
-// never wait. The loop owns all set-ups, the trees of the topology, and one
+// on goroutines of their ctrl channels; events go to the loop and never
+// wait. The loop owns all set-ups, the trees of the topology, and one
 // timer at the earliest deadline.
 //
 //  1. Every request is answered once, by a DialResponse or a Failure, unless
 //     its channel has ended or the controller does.
 //  2. setups, requests and deadlines hold the same set-ups: those admitted and
 //     not ended.
-//  3. inFlight counts, for each terminator, the set-ups with an attempt there.
+//  3. Of the set-ups of a router at most maxUnconfirmed wait for routers to give
+//     a sign; the others stand in its line, each identity's in their order.
+//  4. inFlight counts, for each terminator, the set-ups with an attempt there.
 type circuits struct {
 	c        *Controller
 	underlay underlay
@@ -78,6 +80,7 @@ type circuits struct {
 	requests  map[requestKey]*setup
 	deadlines deadlines
 	inFlight  map[ginnel.TerminatorID]int
+	lines     map[ginnel.RouterID]*line
 	trees     *path.Trees
 }
 
@@ -104,6 +107,7 @@ func newCircuits(c *Controller, rng *rand.Rand) *circuits {
 		setups:   make(map[setupKey]*setup),
 		requests: make(map[requestKey]*setup),
 		inFlight: make(map[ginnel.TerminatorID]int),
+		lines:    make(map[ginnel.RouterID]*line),
 	}
 	cs.meter = newCircuitMeter(c.metrics.registry, &cs.gate)
 	return cs
@@ -122,9 +126,15 @@ func (cs *circuits) run(ctx context.Context) {
 		}
 		for _, ev := range cs.inbox.take() {
 			cs.handle(ev)
+			cs.serveLines()
 		}
 		for s := cs.deadlines.due(time.Now()); s != nil; s = cs.deadlines.due(time.Now()) {
-			cs.step(s, circuit.Tick{})
+			if s.waits {
+				cs.start(s) // which finds that its time is over
+			} else {
+				cs.step(s, circuit.Tick{})
+			}
+			cs.serveLines()
 		}
 		if len(cs.deadlines) == 0 {
 			timer.Stop()
@@ -153,14 +163,16 @@ func (cs *circuits) routeResult(ch outlet, m *wire.Message) {
 func (cs *circuits) labelGrant(ch outlet, granted []uint32) { cs.labels.grant(ch, granted) }
 
 // channelGone forgets what belonged to a ctrl channel. Nothing comes over it
-// after that.
+// after that, but for a request that was just being verified: it cannot be answered.
 func (cs *circuits) channelGone(ch outlet) {
 	cs.labels.gone(ch)
 	cs.inbox.put(channelEnded{ch})
 }
 
 // linkGone tells that a link is no longer up.
-func (cs *circuits) linkGone(id ginnel.LinkID) { cs.inbox.put(linkEnded{id}) }
+func (cs *circuits) linkGone(from ginnel.RouterID, id ginnel.LinkID) {
+	cs.inbox.put(linkEnded{from, id})
+}
 
 // handle applies one event.
 func (cs *circuits) handle(ev circuitEvent) {
@@ -182,7 +194,7 @@ func (cs *circuits) handle(ev circuitEvent) {
 	case channelEnded:
 		cs.channelEnded(ev.ch)
 	case linkEnded:
-		for _, s := range cs.all() {
+		for _, s := range cs.those(func(s *setup) bool { return s.machine.Uses(ev.id) }) {
 			cs.step(s, circuit.LinkGone{Link: ev.id})
 		}
 	}
@@ -212,19 +224,23 @@ func answerOf(from ginnel.RouterID, r *wire.RouteResult) circuit.Event {
 // channelEnded ends the set-ups that nobody can be answered of, and fails the
 // attempts whose Routes went over the channel.
 func (cs *circuits) channelEnded(ch outlet) {
-	for _, s := range cs.all() {
-		switch {
-		case s.from == ch:
+	for _, s := range cs.those(func(s *setup) bool { return s.from == ch || slices.Contains(s.attempt.over, ch) }) {
+		if s.from == ch {
 			cs.step(s, circuit.Cancelled{})
-		case slices.Contains(s.attempt.over, ch):
+		} else {
 			cs.step(s, circuit.RouterGone{Router: ch.id()})
 		}
 	}
 }
 
-// all gives the set-ups that run, in the order of their circuits.
-func (cs *circuits) all() []*setup {
-	list := slices.Clone(cs.deadlines)
+// those gives the set-ups that are meant, in the order of their circuits.
+func (cs *circuits) those(meant func(*setup) bool) []*setup {
+	var list []*setup
+	for _, s := range cs.deadlines {
+		if meant(s) {
+			list = append(list, s)
+		}
+	}
 	slices.SortFunc(list, func(a, b *setup) int { return cmp.Compare(a.decision.circuit, b.decision.circuit) })
 	return list
 }

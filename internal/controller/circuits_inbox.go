@@ -35,7 +35,11 @@ type (
 
 	channelEnded struct{ ch outlet }
 
-	linkEnded struct{ id ginnel.LinkID }
+	// linkEnded: a router says that a link is no longer up.
+	linkEnded struct {
+		from ginnel.RouterID
+		id   ginnel.LinkID
+	}
 )
 
 func (requested) circuitEvent()        {}
@@ -45,77 +49,114 @@ func (routeAnswered) circuitEvent()    {}
 func (channelEnded) circuitEvent()     {}
 func (linkEnded) circuitEvent()        {}
 
-// maxSaid bounds what routers have said and the loop has not heard. It is far
+// maxSaid bounds what one router has said and the loop has not heard. It is far
 // above what admitted set-ups can make honest routers send.
-const maxSaid = 4 * maxSetups
+const maxSaid = 4 * maxSetupsPerRouter
 
 // inbox hands events to the loop in their order. Who puts one in never waits.
-// Requests are bounded by the gate, ends of channels by the channels; what
-// routers say too much is dropped, as if they had not said it.
+// Requests are bounded by the gate, ends of channels by the channels; what a
+// router says too much is dropped, as if it had not said it.
 type inbox struct {
 	ready signal
 
 	mu     sync.Mutex
 	events []circuitEvent
-	said   int
+	said   map[ginnel.RouterID]int
 }
 
 func (b *inbox) put(ev circuitEvent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch ev.(type) {
-	case routeConfirmed, routeAnswered, requestCancelled, linkEnded:
-		if b.said == maxSaid {
+	if from, said := sayer(ev); said {
+		if b.said[from] == maxSaid {
 			return
 		}
-		b.said++
-	case requested, channelEnded:
+		if b.said == nil {
+			b.said = make(map[ginnel.RouterID]int)
+		}
+		b.said[from]++
 	}
 	b.events = append(b.events, ev)
 	b.ready.fire()
+}
+
+// sayer gives the router whose word an event is; false: it is nobody's.
+func sayer(ev circuitEvent) (ginnel.RouterID, bool) {
+	switch ev := ev.(type) {
+	case routeConfirmed:
+		return ev.from, true
+	case routeAnswered:
+		return ev.from, true
+	case requestCancelled:
+		return ev.key.from.id(), true
+	case linkEnded:
+		return ev.from, true
+	case requested, channelEnded:
+	}
+	return "", false
 }
 
 func (b *inbox) take() []circuitEvent {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	events := b.events
-	b.events, b.said = nil, 0
+	b.events = nil
+	clear(b.said)
 	return events
 }
 
-// How many set-ups may run at once: in all, and out of one router, so that a
-// flood at one leaves room for the others.
+// How many set-ups may run at once: in all, out of one router, and of one
+// identity, so that a flood leaves room for the others.
 const (
-	maxSetups          = 4096
-	maxSetupsPerRouter = maxSetups / 4
+	maxSetups            = 8192
+	maxSetupsPerRouter   = maxSetups / 4
+	maxSetupsPerIdentity = maxSetupsPerRouter / 2
 )
 
 // gate counts the set-ups that run, from before a request is verified until it
-// is answered. Methods may be called from any goroutine.
+// is answered; an identity's from when it is. Methods may be called from any
+// goroutine.
 type gate struct {
-	mu    sync.Mutex
-	total int
-	of    map[ginnel.RouterID]int
+	mu       sync.Mutex
+	total    int
+	of       map[ginnel.RouterID]int
+	ofClient map[ginnel.IdentityID]int
 }
 
 // enter admits a request that came over a router, or says that there are too many.
 func (g *gate) enter(router ginnel.RouterID) *ginnel.DialError {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var err *ginnel.DialError
 	switch {
 	case g.total >= maxSetups:
-		err = ginnel.Errorf(ginnel.Busy, "%d circuits are being set up", g.total)
+		return tooMany("%d circuits are being set up", g.total)
 	case g.of[router] >= maxSetupsPerRouter:
-		err = ginnel.Errorf(ginnel.Busy, "%d circuits are being set up from router %s", g.of[router], router)
-	default:
-		if g.of == nil {
-			g.of = make(map[ginnel.RouterID]int)
-		}
-		g.total++
-		g.of[router]++
-		return nil
+		return tooMany("%d circuits are being set up from router %s", g.of[router], router)
 	}
+	if g.of == nil {
+		g.of = make(map[ginnel.RouterID]int)
+	}
+	g.total++
+	g.of[router]++
+	return nil
+}
+
+// enterClient admits a request that was found to be of an identity.
+func (g *gate) enterClient(id ginnel.IdentityID) *ginnel.DialError {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ofClient[id] >= maxSetupsPerIdentity {
+		return tooMany("%d circuits are being set up for identity %s", g.ofClient[id], id)
+	}
+	if g.ofClient == nil {
+		g.ofClient = make(map[ginnel.IdentityID]int)
+	}
+	g.ofClient[id]++
+	return nil
+}
+
+func tooMany(format string, args ...any) *ginnel.DialError {
+	err := ginnel.Errorf(ginnel.Busy, format, args...)
 	err.RetryAfter = time.Second
 	return err
 }
@@ -134,5 +175,14 @@ func (g *gate) leave(router ginnel.RouterID) {
 	g.total--
 	if g.of[router]--; g.of[router] == 0 {
 		delete(g.of, router)
+	}
+}
+
+// leaveClient ends what enterClient admitted.
+func (g *gate) leaveClient(id ginnel.IdentityID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ofClient[id]--; g.ofClient[id] == 0 {
+		delete(g.ofClient, id)
 	}
 }

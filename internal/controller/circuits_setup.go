@@ -36,6 +36,8 @@ type setup struct {
 	machine *circuit.Setup
 	due     time.Time // the machine's deadline; while it is in deadlines, at place
 	place   int
+	waits   bool                // in its router's line
+	opening bool                // counted there, as unconfirmed
 	counted ginnel.TerminatorID // in inFlight; empty: not counted
 	attempt attempt
 	// routed is where a Route was sent that may have to be taken back.
@@ -77,11 +79,11 @@ func (cs *circuits) begin(s *setup) {
 	s.machine = circuit.New(circuit.Request{
 		Circuit: s.decision.circuit, Deadline: s.deadline, Attempts: s.service.Attempts, Resume: s.resumeNumber(),
 	}, circuit.ChooserFunc(func(x circuit.Exclusions) (circuit.Choice, *ginnel.DialError) { return cs.choose(s, x) }))
-	s.due = s.deadline
+	s.due = s.deadline.Add(time.Millisecond - circuit.LeastAttempt) // from when on no attempt begins
 	cs.setups[s.key()] = s
 	cs.requests[requestKey{s.from, s.request}] = s
 	heap.Push(&cs.deadlines, s)
-	cs.step(s, circuit.Begin{})
+	cs.queue(s)
 }
 
 // name gives a dial its circuit's id, or sees that a resume is the only one of
@@ -186,6 +188,7 @@ func ofGeneration(generation uint32) func(circuit.Action) bool {
 
 // count keeps inFlight by where the set-up has an attempt now.
 func (cs *circuits) count(s *setup) {
+	cs.countOpening(s)
 	at, _ := s.machine.InFlight()
 	if at == s.counted {
 		return
@@ -253,6 +256,8 @@ func (cs *circuits) reply(s *setup, m *wire.Message) error {
 // ended takes a set-up that was answered out of the books.
 func (cs *circuits) ended(s *setup, o outcome) {
 	cs.gate.leave(s.from.id())
+	cs.gate.leaveClient(s.decision.client)
+	cs.leaveLine(s)
 	if s.machine != nil {
 		delete(cs.setups, s.key())
 		if key := (requestKey{s.from, s.request}); cs.requests[key] == s {

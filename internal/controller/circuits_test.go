@@ -195,7 +195,7 @@ func TestL31_AnotherLinkNext(t *testing.T) {
 		w.nodes["B"].set(silent)
 		c := w.dial(nil)
 		synctest.Wait()
-		w.cs.linkGone("B/C/0")
+		w.cs.linkGone("B", "B/C/0")
 		if r := c.response(); !slices.Equal(r.GetPath(), []string{"A", "D", "C"}) || time.Since(c.started) >= time.Second {
 			t.Errorf("path %v after %v", r.GetPath(), time.Since(c.started))
 		}
@@ -463,7 +463,7 @@ func TestRandomFailuresLeaveNothing(t *testing.T) {
 				w.cs.cancel(c.at, &wire.Message{Body: &wire.Message_Cancel{Cancel: &wire.Cancel{Request: c.id}}})
 			}
 			if rng.IntN(20) == 0 {
-				w.cs.linkGone(w.links[rng.IntN(len(w.links))].ID)
+				w.cs.linkGone("A", w.links[rng.IntN(len(w.links))].ID)
 			}
 			if rng.IntN(4) == 0 {
 				synctest.Wait()

@@ -46,6 +46,11 @@ func (cs *circuits) admit(s *setup, read reader) {
 		cs.refuse(s, refused)
 		return
 	}
+	if busy := cs.gate.enterClient(s.decision.client); busy != nil {
+		cs.gate.leave(s.from.id())
+		cs.refuse(s, failure(busy))
+		return
+	}
 	s.timing.verified = time.Now()
 	cs.inbox.put(requested{s})
 }

@@ -219,7 +219,7 @@ func (f *fabric) dropLocked(id ginnel.RouterID) {
 func (f *fabric) apply(ch *channel, page softPage) (linked bool) {
 	gone, linked := f.applied(ch, page)
 	for _, id := range gone {
-		f.c.circuits.linkGone(id)
+		f.c.circuits.linkGone(ch.router, id)
 	}
 	return linked
 }

@@ -32,14 +32,8 @@ func (r receiver) Message(m *wire.Message) error {
 		c.circuits.routeConnecting(ch, m)
 	case *wire.Message_RouteResult:
 		c.circuits.routeResult(ch, m)
-	case *wire.Message_DialRequest:
-		c.circuits.dialRequest(ch, m)
-	case *wire.Message_ResumeRequest:
-		c.circuits.resumeRequest(ch, m)
-	case *wire.Message_Cancel:
-		c.circuits.cancel(ch, m)
-	case *wire.Message_ServicesRequest:
-		c.services.request(ch, m)
+	case *wire.Message_DialRequest, *wire.Message_ResumeRequest, *wire.Message_ServicesRequest, *wire.Message_Cancel:
+		r.ask(m)
 	case *wire.Message_RelayOpen:
 		ch.relays.open(body.RelayOpen)
 	case *wire.Message_RelayData:

@@ -58,7 +58,7 @@ func newServices(c *Controller) *services {
 func (s *services) kick() { s.dirty.fire() }
 
 // request takes a signed query, which subscribes the edge connection that it
-// came over; on the channel's reading goroutine.
+// came over; on the goroutine that verifies the channel's requests.
 func (s *services) request(ch *channel, m *wire.Message) {
 	req := m.GetServicesRequest()
 	var q wire.ServiceQuery
@@ -69,8 +69,10 @@ func (s *services) request(ch *channel, m *wire.Message) {
 		return
 	}
 	s.mu.Lock()
-	s.subs[subscriber{ch, req.GetEdge()}] = &subscription{
-		identity: identity.ID, key: identity.Key, nonce: q.GetAudience().GetNonce(),
+	if ch.conn.Err() == nil { // once it has ended, channelGone may have been here
+		s.subs[subscriber{ch, req.GetEdge()}] = &subscription{
+			identity: identity.ID, key: identity.Key, nonce: q.GetAudience().GetNonce(),
+		}
 	}
 	s.mu.Unlock()
 	_ = ch.conn.ReplyDone(m.GetId())

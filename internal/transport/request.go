@@ -104,7 +104,8 @@ func (c *Conn) Exchange(ctx context.Context, m *wire.Message, sending func(id ui
 	if sending != nil {
 		sending(id)
 	}
-	if err := c.SendControl(m); err != nil {
+	// A flood of requests leaves room for answers and notices.
+	if err := c.sendControl(m, maxControl/2); err != nil {
 		return nil, err
 	}
 	select {

@@ -64,7 +64,10 @@ func (c *Conn) SendFrame(b *Batch, frame []byte) error {
 // SendControl sends m as it is, at once or in its turn. It fails at once with
 // ErrQueueFull when too much waits, and ends the connection when moreover the
 // peer has taken nothing for 5 s. See Request, Notify and Reply.
-func (c *Conn) SendControl(m *wire.Message) error {
+func (c *Conn) SendControl(m *wire.Message) error { return c.sendControl(m, maxControl) }
+
+// sendControl is SendControl with a bound for what waits, in bytes.
+func (c *Conn) sendControl(m *wire.Message, most int) error {
 	buf := newBuffer(largeBuffer)
 	defer buf.free()
 	frame, err := wire.AppendMessage(buf.b, m)
@@ -78,7 +81,7 @@ func (c *Conn) SendControl(m *wire.Message) error {
 		return c.err
 	case !c.busy:
 		return c.putLocked(nil, frame)
-	case c.control.bytes+len(frame) > maxControl:
+	case c.control.bytes+len(frame) > most:
 		if time.Since(c.progress) > stuckAfter {
 			c.failLocked(ErrStuck)
 			return c.err

@@ -111,6 +111,15 @@ func (s *Setup) InFlight() (ginnel.TerminatorID, bool) {
 	return s.attempt.choice.Terminator.ID, true
 }
 
+// Unconfirmed reports whether an attempt runs of which a router has given no sign
+// yet. That ends within ConfirmTime.
+func (s *Setup) Unconfirmed() bool { return s.state == isTrying && s.attempt.has(legSent) }
+
+// Uses reports whether an attempt runs over a link.
+func (s *Setup) Uses(link ginnel.LinkID) bool {
+	return s.state == isTrying && s.attempt.choice.Path.HasLink(link)
+}
+
 // Step applies one event and gives what is to be done, in order. An answer that
 // comes with its deadline still counts.
 func (s *Setup) Step(now time.Time, ev Event) []Action {

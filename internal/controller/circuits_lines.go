@@ -1,0 +1,105 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"slices"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/circuit"
+)
+
+// maxUnconfirmed bounds the set-ups out of one router that wait for routers to
+// give a sign, which each has to do within a second: what a burst of dials asks
+// of a router at once must be less than it can do in that time.
+const maxUnconfirmed = 64
+
+// line is where the set-ups of one router wait to begin: identities take turns,
+// so that the burst of one does not make the others wait for all of it.
+type line struct {
+	unconfirmed int
+	waiting     map[ginnel.IdentityID][]*setup
+	turns       []ginnel.IdentityID // of those in waiting, the next one first
+}
+
+// queue puts a set-up into its router's line.
+func (cs *circuits) queue(s *setup) {
+	l := cs.line(s.from.id())
+	s.waits = true
+	client := s.decision.client
+	if len(l.waiting[client]) == 0 {
+		l.turns = append(l.turns, client)
+	}
+	l.waiting[client] = append(l.waiting[client], s)
+}
+
+func (cs *circuits) line(id ginnel.RouterID) *line {
+	l := cs.lines[id]
+	if l == nil {
+		l = &line{waiting: make(map[ginnel.IdentityID][]*setup)}
+		cs.lines[id] = l
+	}
+	return l
+}
+
+// leaveLine takes out a set-up that begins, or ends before it has begun.
+func (cs *circuits) leaveLine(s *setup) {
+	if !s.waits {
+		return
+	}
+	s.waits = false
+	l, client := cs.lines[s.from.id()], s.decision.client
+	l.waiting[client] = slices.DeleteFunc(l.waiting[client], func(other *setup) bool { return other == s })
+	if len(l.waiting[client]) == 0 {
+		delete(l.waiting, client)
+		l.turns = slices.DeleteFunc(l.turns, func(id ginnel.IdentityID) bool { return id == client })
+	}
+}
+
+// next gives the set-up whose turn it is, and its identity's turn to the next
+// one; nil: nobody waits.
+func (l *line) next() *setup {
+	if len(l.turns) == 0 {
+		return nil
+	}
+	client := l.turns[0]
+	l.turns = append(l.turns[1:], client)
+	return l.waiting[client][0]
+}
+
+// serveLines begins set-ups that wait, as many as may run.
+func (cs *circuits) serveLines() {
+	for id, l := range cs.lines {
+		for l.unconfirmed < maxUnconfirmed {
+			s := l.next()
+			if s == nil {
+				break
+			}
+			cs.start(s)
+		}
+		if l.unconfirmed == 0 && len(l.turns) == 0 {
+			delete(cs.lines, id)
+		}
+	}
+}
+
+// start begins a set-up that has waited.
+func (cs *circuits) start(s *setup) {
+	cs.leaveLine(s)
+	cs.step(s, circuit.Begin{})
+}
+
+// countOpening keeps the count of its router's unconfirmed set-ups.
+func (cs *circuits) countOpening(s *setup) {
+	opening := s.machine.Unconfirmed()
+	if opening == s.opening {
+		return
+	}
+	s.opening = opening
+	if opening {
+		cs.line(s.from.id()).unconfirmed++
+	} else {
+		cs.line(s.from.id()).unconfirmed--
+	}
+}
