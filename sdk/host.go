@@ -20,7 +20,7 @@ import (
 
 const (
 	// maxSetups bounds the circuits that a Client is setting up as a host.
-	maxSetups = 256
+	maxSetups = 1024
 	// setupTime bounds a set-up whose request names no time.
 	setupTime = 10 * time.Second
 	// startTime is how long a client may take, after its answer, to begin.

@@ -20,7 +20,7 @@ import (
 
 const (
 	defaultMaxRouters = 3
-	defaultBacklog    = 128
+	defaultBacklog    = 1024
 	bindTimeout       = 5 * time.Second
 	bindPause         = time.Second // after a bind that failed
 )
@@ -36,7 +36,7 @@ type ListenOptions struct {
 	// MaxRouters is at how many edge routers the service is bound at once. 0: 3.
 	MaxRouters int
 	// Backlog bounds the connections that are being set up or were not accepted
-	// yet; more are refused at once. 0: 128.
+	// yet; more are refused at once. 0: 1024.
 	Backlog int
 	// Connect, if not nil, is called for each connection before the dialing end
 	// has its answer, and within the time that the dial has left: what it cannot
