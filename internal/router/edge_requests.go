@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -117,6 +118,12 @@ func (ec *edgeConn) label(d *wire.DialResponse) bool {
 // controller that nobody waits.
 func (ec *edgeConn) unanswered(ctx context.Context, ch *ctrlChannel, request, id uint64, err error) {
 	self, controller := ec.e.r.id, ch.controller
+	if errors.Is(err, transport.ErrQueueFull) {
+		busy := ginnel.Errorf(ginnel.Busy, "router %s: too many requests wait for controller %s", self, controller)
+		busy.RetryAfter = time.Second
+		ec.refuse(id, busy)
+		return
+	}
 	if ctx.Err() == nil {
 		ec.refuse(id, ginnel.Errorf(ginnel.ControllerUnavailable, "router %s: controller %s: %v", self, controller, err))
 		return
