@@ -16,6 +16,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/flow"
+	"github.com/ginnel/ginnel/internal/endpoint"
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/transport"
 )
@@ -56,7 +57,7 @@ type Client struct {
 	process string // random: this Client, for routers
 
 	budget   *flow.Budget
-	slabs    *slabs
+	slabs    *endpoint.SlabPool
 	sessions tls.ClientSessionCache
 	hosting  *pki.CircuitServer
 
@@ -92,7 +93,7 @@ func New(identity *Identity, opts Options) (*Client, error) {
 		domain:   identity.Network(),
 		process:  rand.Text(),
 		budget:   flow.NewBudget(cmp.Or(opts.Memory, 256<<20)),
-		slabs:    newSlabs(),
+		slabs:    endpoint.NewSlabPool(),
 		sessions: tls.NewLRUClientSessionCache(sessions),
 	}
 	c.hosting = pki.NewCircuitServer(c.holder, time.Now)
@@ -170,14 +171,3 @@ func (d dialNetwork) Dial(ctx context.Context, hostport string) (net.Conn, error
 func (dialNetwork) Listen(string) (net.Listener, error) {
 	return nil, errors.New("an SDK opens no port")
 }
-
-// slabs lends the memory of all circuits of a Client.
-type slabs struct{ pool sync.Pool }
-
-func newSlabs() *slabs { return &slabs{sync.Pool{New: func() any { return new(flow.Slab) }}} }
-
-// Get gives a slab.
-func (s *slabs) Get() *flow.Slab { return s.pool.Get().(*flow.Slab) }
-
-// Put takes one back.
-func (s *slabs) Put(slab *flow.Slab) { s.pool.Put(slab) }

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"sync"
 
-	"github.com/ginnel/ginnel/internal/core/flow"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -65,14 +64,3 @@ func (h *held) free() {
 		largeFrames.Put(h)
 	}
 }
-
-// slabs lends the memory of the streams that end in this process.
-type slabs struct{ pool *sync.Pool }
-
-func newSlabs() slabs { return slabs{&sync.Pool{New: func() any { return new(flow.Slab) }}} }
-
-// Get gives a slab.
-func (s slabs) Get() *flow.Slab { return s.pool.Get().(*flow.Slab) }
-
-// Put takes a slab back.
-func (s slabs) Put(slab *flow.Slab) { s.pool.Put(slab) }

@@ -13,6 +13,7 @@ import (
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/flow"
 	"github.com/ginnel/ginnel/internal/core/label"
+	"github.com/ginnel/ginnel/internal/endpoint"
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
@@ -34,7 +35,7 @@ type circuits struct {
 	start     time.Time // zero of row.last
 	slots     slots
 	budget    *flow.Budget
-	slabs     slabs
+	slabs     *endpoint.SlabPool
 	terms     terms
 	endpoints endpoints
 	rows      atomic.Int64
@@ -67,7 +68,7 @@ func newCircuits(r *Router) *circuits {
 	c := &circuits{
 		r: r, start: time.Now(),
 		budget:  flow.NewBudget(circuitBudget),
-		slabs:   newSlabs(),
+		slabs:   endpoint.NewSlabPool(),
 		inbox:   inbox{wake: make(chan struct{}, 1)},
 		table:   label.NewTable(label.Config{}, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))),
 		byID:    make(map[label.RowID]*row),
