@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -57,8 +58,11 @@ func FailureOf(err *ginnel.DialError) *Failure {
 	return f
 }
 
-// cut bounds a text that came from an operating system or a peer.
-func cut(text string) string { return text[:min(len(text), 512)] }
+// cut bounds a text that came from a program, an operating system or a peer, and
+// makes it one that a message can carry: else nobody would hear of the failure.
+func cut(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), 512)], "?")
+}
 
 // DialError gives the failure as the error that it was made of.
 func (f *Failure) DialError() *ginnel.DialError {

@@ -197,3 +197,27 @@ func TestHeaderAllocatesNothing(t *testing.T) {
 		t.Errorf("got %v allocations a frame, want 0", n)
 	}
 }
+
+// Whatever a failure says, it can be sent.
+func TestEveryFailureFits(t *testing.T) {
+	for name, text := range map[string]string{
+		"cut inside a letter": "x" + strings.Repeat("\u00e9", 400),
+		"not UTF-8":           "no such file: \xff\xfe",
+		"very long":           strings.Repeat("y", 1<<20),
+		"empty":               "",
+	} {
+		err := &ginnel.DialError{Code: ginnel.RouterErrGeneric, Message: text}
+		for range 20 {
+			err.Attempts = append(err.Attempts, ginnel.Attempt{Cause: text})
+		}
+		frame, failed := AppendMessage(nil, &Message{Body: &Message_Failure{Failure: FailureOf(err)}})
+		if failed != nil {
+			t.Errorf("%s: %v", name, failed)
+			continue
+		}
+		m, failed := ParseMessage(frame[HeaderSize:])
+		if failed != nil || text != "" && m.GetFailure().GetMessage() == "" {
+			t.Errorf("%s: got %v, %v", name, m, failed)
+		}
+	}
+}
