@@ -11,6 +11,9 @@ import (
 	"github.com/ginnel/ginnel/internal/demo"
 )
 
+// leastDemo is a download, in MiB, of which buffers do not swallow the half.
+const leastDemo = 32
+
 func newDemoCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -20,8 +23,8 @@ func newDemoCmd() *cobra.Command {
 	once := cmd.Flags().Bool("once", false, "end when the download is done, in place of at Ctrl-C")
 	size := cmd.Flags().Int64("size", 256, "size of the download in MiB")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *size < 1 || *size > 1<<20 {
-			return usagef("--size %d: want 1 to %d MiB", *size, 1<<20)
+		if *size < leastDemo || *size > 1<<20 {
+			return usagef("--size %d: want %d to %d MiB", *size, leastDemo, 1<<20)
 		}
 		var show demo.Show = &demo.Text{W: cmd.OutOrStdout(), Live: isTerminal(cmd.OutOrStdout())}
 		if wantJSON(cmd) {

@@ -12,6 +12,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,14 +24,19 @@ import (
 // showEvery is how often progress is told.
 const showEvery = 100 * time.Millisecond
 
-// meter counts and sums what goes through.
+// meter counts and sums what goes through. With half of it in, it waits for the
+// router to be killed, so that this happens in the middle on any machine.
 type meter struct {
-	sum   hash.Hash
-	bytes atomic.Int64
+	sum    hash.Hash
+	size   int64
+	bytes  atomic.Int64
+	killed chan struct{} // closed when the router is dead, or never will be
 }
 
 func (m *meter) Write(p []byte) (int, error) {
-	m.bytes.Add(int64(len(p)))
+	if m.bytes.Add(int64(len(p))) > m.size/2 {
+		<-m.killed
+	}
 	return m.sum.Write(p)
 }
 
@@ -38,7 +45,7 @@ func (m *meter) Write(p []byte) (int, error) {
 func (d *demo) download(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	m := &meter{sum: sha256.New()}
+	m := &meter{sum: sha256.New(), size: d.server.size, killed: make(chan struct{})}
 	began := time.Now()
 	fetched := make(chan error, 1)
 	go func() { fetched <- d.fetch(ctx, m) }()
@@ -113,6 +120,8 @@ func (d *demo) fetch(ctx context.Context, m *meter) error {
 func (d *demo) kill(ctx context.Context, m *meter) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	dead := sync.OnceFunc(func() { close(m.killed) })
+	defer dead()
 	before, err := d.circuit(ctx, func(c api.Circuit) bool { return len(c.Path) == 3 && m.bytes.Load() > d.server.size/3 })
 	if err != nil {
 		return err
@@ -125,7 +134,8 @@ func (d *demo) kill(ctx context.Context, m *meter) error {
 	if err := d.lab.Kill(string(victim)); err != nil {
 		return err
 	}
-	after, err := d.circuit(ctx, func(c api.Circuit) bool { return c.ID == before.ID && c.Generation > before.Generation })
+	dead()
+	after, err := d.circuit(ctx, func(c api.Circuit) bool { return c.ID == before.ID && !slices.Contains(c.Path, victim) })
 	if err != nil {
 		return fmt.Errorf("no path around %s: %w", victim, err)
 	}
