@@ -214,6 +214,19 @@ func (f *fabric) dropLocked(id ginnel.RouterID) {
 	f.urgent.fire()
 }
 
+// room reports whether a router may have as many rows as it does with a page.
+func (f *fabric) room(ch *channel, page softPage) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.routers[ch.router]
+	if s == nil {
+		return true
+	}
+	rows := len(s.terminators) + len(s.edges) + len(s.endpoints)
+	return len(s.links)+len(page.links) <= maxLinks &&
+		rows+len(page.terminators)+len(page.edges)+len(page.endpoints) <= maxRows
+}
+
 // apply puts a page of rows in, and reports whether there is a link now that
 // was not there before. A page of an older channel changes nothing.
 func (f *fabric) apply(ch *channel, page softPage) (linked bool) {
@@ -241,7 +254,9 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, link
 		}
 		switch {
 		case was && !is:
-			gone = append(gone, row.ID)
+			if !slices.Contains(gone, row.ID) {
+				gone = append(gone, row.ID)
+			}
 			f.urgent.fire()
 		case was != is, is && !old.Measured && row.Measured: // from the first sample on it is worth its price
 			f.urgent.fire()

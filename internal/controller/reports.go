@@ -71,24 +71,11 @@ func (c *Controller) takeReports(ctx context.Context, ch *channel) {
 }
 
 func (c *Controller) takeReport(ch *channel, page *wire.State) {
-	var rows softPage
-	for _, l := range page.GetLinks() {
-		row, err := readLink(ch.router, l)
-		c.keep(ch, err, func() { rows.links = append(rows.links, row) })
+	rows := c.readReport(ch, page)
+	if !c.fabric.room(ch, rows) {
+		ch.conn.Close(errTooMuch)
+		return
 	}
-	for _, t := range page.GetTerminators() {
-		row, err := c.readTerminator(ch.router, t)
-		c.keep(ch, err, func() { rows.terminators = append(rows.terminators, row) })
-	}
-	for _, e := range page.GetEdges() {
-		row, err := readEdge(e)
-		c.keep(ch, err, func() { rows.edges = append(rows.edges, row) })
-	}
-	for _, e := range page.GetEndpoints() {
-		row, err := c.readEndpoint(ch.router, e)
-		c.keep(ch, err, func() { rows.endpoints = append(rows.endpoints, row) })
-	}
-	rows.end = page.GetEnd()
 	linked := c.fabric.apply(ch, rows)
 	if rows.end {
 		c.log.Debug("router has reported", "router_id", string(ch.router), "connection", ch.number)
@@ -111,11 +98,39 @@ func (c *Controller) takeReport(ch *channel, page *wire.State) {
 	}
 }
 
-// keep takes a row that was read, or tells why it is skipped.
-func (c *Controller) keep(ch *channel, err error, take func()) {
-	if err == nil {
-		take()
-		return
+// readReport verifies a page. Rows that cannot be are skipped, which is said once.
+func (c *Controller) readReport(ch *channel, page *wire.State) softPage {
+	rows := softPage{end: page.GetEnd()}
+	var wrong error
+	skipped := 0
+	keep := func(err error, take func()) {
+		switch {
+		case err == nil:
+			take()
+			return
+		case wrong == nil:
+			wrong = err
+		}
+		skipped++
 	}
-	c.log.Warn("router reports what cannot be", "router_id", string(ch.router), "err", err)
+	for _, l := range page.GetLinks() {
+		row, err := readLink(ch.router, l)
+		keep(err, func() { rows.links = append(rows.links, row) })
+	}
+	for _, t := range page.GetTerminators() {
+		row, err := c.readTerminator(ch.router, t)
+		keep(err, func() { rows.terminators = append(rows.terminators, row) })
+	}
+	for _, e := range page.GetEdges() {
+		row, err := readEdge(e)
+		keep(err, func() { rows.edges = append(rows.edges, row) })
+	}
+	for _, e := range page.GetEndpoints() {
+		row, err := c.readEndpoint(ch.router, e)
+		keep(err, func() { rows.endpoints = append(rows.endpoints, row) })
+	}
+	if wrong != nil {
+		c.log.Warn("router reports what cannot be", "router_id", string(ch.router), "rows", skipped, "err", wrong)
+	}
+	return rows
 }

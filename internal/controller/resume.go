@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -60,12 +61,13 @@ func (cs *circuits) readResume(request *wire.ResumeRequest) reader {
 			service: service.ID, client: client.ID, dialHash: ticket.GetDialHash(), revision: r.Revision(),
 		}
 		rows := cs.underlay.endpoints(s.decision.circuit)
-		if err := checkNumber(rows, q.GetNumber()); err != nil {
+		end := hostEnd(ticket, rows)
+		if err := checkNumber(rows, q.GetNumber(), end.Router, s.from.id()); err != nil {
 			err.Circuit = s.decision.circuit
 			return failure(err)
 		}
 		s.service = service
-		s.resume = &resumption{number: q.GetNumber(), ticket: q.GetTicket(), end: hostEnd(ticket, rows)}
+		s.resume = &resumption{number: q.GetNumber(), ticket: q.GetTicket(), end: end}
 		s.deadline = deadline(s.timing.received, q.GetDeadlineMs())
 		return nil
 	}
@@ -115,13 +117,15 @@ func older(seen store.Revision, ticket *wire.Ticket) *ginnel.DialError {
 	return busy
 }
 
-// checkNumber refuses a resume that is not newer than the path in use.
-func checkNumber(rows []*endpointRow, number uint32) *ginnel.DialError {
+// checkNumber refuses a resume that is not newer than the path in use, as the
+// routers tell it that are to be its ends. What another says could be the lie of
+// one that the circuit has left; it would keep the circuit from ever being resumed.
+func checkNumber(rows []*endpointRow, number uint32, ends ...ginnel.RouterID) *ginnel.DialError {
 	if number == 0 || number > circuit.MaxResume {
 		return ginnel.Errorf(ginnel.StaleGeneration, "resume number %d, want 1 to %d", number, circuit.MaxResume)
 	}
 	for _, row := range rows {
-		if used := circuit.ResumeNumber(row.generation); used >= number {
+		if used := circuit.ResumeNumber(row.generation); used >= number && slices.Contains(ends, row.router) {
 			return ginnel.Errorf(ginnel.StaleGeneration, "resume %d, while router %s has a path of resume %d", number, row.router, used)
 		}
 	}

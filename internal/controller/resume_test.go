@@ -201,6 +201,18 @@ func TestResumeStale(t *testing.T) {
 	})
 }
 
+// A router that the circuit has left, or that it never met, cannot keep it from
+// being resumed by saying that it has a newer path.
+func TestResumeDespiteALiar(t *testing.T) {
+	inCircuitWorld(t, func(t *testing.T, w *circuitWorld) {
+		ticket := w.dial(nil).response().GetTicket()
+		for _, host := range []bool{false, true} {
+			w.report(ticket, "B", host, 1, 0).generation = 1<<32 - 1
+		}
+		w.resume(ticket, 1).response()
+	})
+}
+
 // Two resumes of one circuit cross: each hears of its own path only, and the
 // answers to one do not count for the other.
 func TestL111_ResumesCross(t *testing.T) {

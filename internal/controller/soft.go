@@ -16,6 +16,15 @@ import (
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
+// Bounds of what one router can make this controller keep. Honest routers stay
+// far below.
+const (
+	maxLinks = 4096
+	maxRows  = 1 << 17 // terminators, edge connections and ends of circuits
+	maxHops  = 64
+	maxID    = 256
+)
+
 // The rows of a router's soft state, verified as far as signatures go. A row
 // with removed set takes the one of its key away.
 type (
@@ -118,6 +127,9 @@ func (c *Controller) readTerminator(from ginnel.RouterID, t *wire.TerminatorStat
 	if row.removed {
 		return row, nil
 	}
+	if len(row.id) == 0 || len(row.id) > maxID {
+		return nil, fmt.Errorf("terminator with an id of %d bytes", len(row.id))
+	}
 	if known := c.fabric.terminator(from, row.id); known != nil && known.bound {
 		row.bound, row.spec, row.key, row.at = true, known.spec, known.key, known.at
 		return row, nil
@@ -160,6 +172,9 @@ func readEdge(e *wire.EdgeState) (edgeRow, error) {
 	if err := ginnel.CheckName(e.GetIdentity()); err != nil {
 		return edgeRow{}, fmt.Errorf("edge connection %d: %w", row.connection, err)
 	}
+	if len(row.process) > maxID {
+		return edgeRow{}, fmt.Errorf("edge connection %d: process with a name of %d bytes", row.connection, len(row.process))
+	}
 	return row, nil
 }
 
@@ -174,6 +189,9 @@ func (c *Controller) readEndpoint(from ginnel.RouterID, e *wire.EndpointState) (
 	}
 	if row.removed {
 		return row, nil
+	}
+	if len(row.path) > maxHops || len(row.links) > maxHops {
+		return nil, fmt.Errorf("circuit %.64q: path of %d routers, %d links", row.circuit, len(row.path), len(row.links))
 	}
 	ca := c.holder.Load().CA
 	known := c.fabric.endpoint(from, row.endpointKey)
