@@ -23,7 +23,7 @@ import (
 )
 
 // scanPage is how many keys the loop takes from the store at a time.
-const scanPage = 256
+const scanPage = 128
 
 // eventBatch is how many events the loop takes before it looks at what is due.
 const eventBatch = 256

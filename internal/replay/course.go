@@ -67,7 +67,7 @@ func (r *returning) since(share int) *text {
 	if r.reached[share] < 0 {
 		return nil
 	}
-	t := text(r.reached[share] - r.f.Outage)
+	t := text((r.reached[share] - r.f.Outage).Round(time.Millisecond))
 	return &t
 }
 

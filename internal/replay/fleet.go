@@ -185,7 +185,10 @@ func (r *returning) lose() {
 	r.bytes = (float64(heapBytes()) - float64(r.before)) / float64(r.f.Routers)
 }
 
+// heapBytes gives what the heap holds. What pools hold goes with the second
+// collection.
 func heapBytes() uint64 {
+	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -30,7 +30,7 @@ text{font-family:"DejaVu Sans",Verdana,Helvetica,Arial,sans-serif;font-size:12px
 .name{font-size:13px;font-weight:bold;fill:#1b2733}
 .grid{fill:none;stroke:#e6eaee;stroke-width:1}
 .axis{fill:none;stroke:#8b96a1;stroke-width:1}
-.down{fill:#fbe9e7}
+.down{fill:#fbefed}
 .mark{stroke:#66727d;stroke-width:1;stroke-dasharray:2 3}
 .limit{stroke:#a3342c;stroke-width:1.2;stroke-dasharray:6 4}
 .line{fill:none;stroke-width:1.8;stroke-linejoin:round}
@@ -199,7 +199,7 @@ func (p *plot) legend(d panel, y int, down bool) {
 	p.printf(`<rect x="%d" y="%d" width="18" height="4" fill="%s"/>`, plotLeft, y-6, d.colour)
 	p.printf(`<text x="%d" y="%d"><tspan class="name">%s</tspan><tspan class="small" dx="8">%s</tspan></text>`+"\n",
 		plotLeft+25, y, d.name, d.unit)
-	x := plotRight - 110
+	x := plotRight - 122
 	if d.limit > 0 {
 		p.printf(`<path class="limit" d="M%d %dh24"/><text class="small" x="%d" y="%d">%s %s</text>`+"\n",
 			x, y-4, x+31, y, d.limitName, thousands(d.limit))

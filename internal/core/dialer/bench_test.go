@@ -78,6 +78,78 @@ func BenchmarkLost(b *testing.B) {
 	b.ReportMetric(2*float64(i)/b.Elapsed().Seconds(), "steps/s")
 }
 
+// BenchmarkStart is the scan of a store of a million routers: what a page of 256
+// costs the loop, and a router of it.
+func BenchmarkStart(b *testing.B) {
+	const page = 256
+	d, keys := crowd(1_000_000)
+	d.Step(epoch, Tick{})
+	i, pages := 0, 0
+	var slowest time.Duration
+	for b.Loop() {
+		if i+page > len(keys) { // all are tracked: begin anew
+			b.StopTimer()
+			d, keys = crowd(len(keys))
+			d.Step(epoch, Tick{})
+			i = 0
+			b.StartTimer()
+		}
+		began := time.Now()
+		d.Step(epoch, ScanPage{Scan: 1, Keys: keys[i : i+page]})
+		slowest = max(slowest, time.Since(began))
+		i += page
+		pages++
+	}
+	b.ReportMetric(float64(pages*page)/b.Elapsed().Seconds(), "routers/s")
+	b.ReportMetric(float64(slowest.Microseconds()), "slowest-us")
+}
+
+// BenchmarkClockJump makes a million waiting routers due.
+func BenchmarkClockJump(b *testing.B) {
+	d, keys := crowd(1_000_000)
+	d.Step(epoch, Tick{})
+	d.Step(epoch, ScanPage{Scan: 1, Keys: keys})
+	for b.Loop() {
+		d.Step(epoch, ClockJump{})
+	}
+}
+
+// BenchmarkDeleted takes a million routers away one by one.
+func BenchmarkDeleted(b *testing.B) {
+	d, keys := crowd(1_000_000)
+	d.Step(epoch, Tick{})
+	d.Step(epoch, ScanPage{Scan: 1, Keys: keys})
+	i := 0
+	for b.Loop() {
+		d.Step(epoch, Deleted{Key: keys[i%len(keys)]})
+		i++
+	}
+	b.ReportMetric(float64(i)/b.Elapsed().Seconds(), "steps/s")
+}
+
+// TestTickIsBounded: however many are due, one Tick holds the loop for tickBatch
+// of them, and the next deadline is at once.
+func TestTickIsBounded(t *testing.T) {
+	d, keys := crowd(10_000)
+	for _, key := range keys {
+		d.Step(epoch, Updated{Key: key})
+	}
+	for left := len(keys); left > 0; left -= tickBatch {
+		if d.Deadline().After(epoch) {
+			t.Fatalf("%d are due, and the deadline is %s", left, d.Deadline())
+		}
+		moved := 0
+		for _, a := range d.Step(epoch, Tick{}) {
+			if _, ok := a.(Moved); ok {
+				moved++
+			}
+		}
+		if want := min(left, tickBatch); moved != want {
+			t.Fatalf("a tick moves %d, want %d", moved, want)
+		}
+	}
+}
+
 // TestBytesPerRouter holds routers under 250 bytes each, beside their names and
 // addresses.
 func TestBytesPerRouter(t *testing.T) {

@@ -4,6 +4,7 @@
 package dialer
 
 import (
+	"errors"
 	"math"
 	"reflect"
 	"strings"
@@ -16,6 +17,39 @@ import (
 func TestDefaultsAreValid(t *testing.T) {
 	if err := Defaults().Validate(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestDefaultsOfTheContract holds the defaults that are promised.
+func TestDefaultsOfTheContract(t *testing.T) {
+	want := Config{
+		Enabled: true, Groups: []string{"default"},
+		MinRetryInterval: time.Second, MaxRetryInterval: 5 * time.Minute, RetryBackoffFactor: 1.5,
+		FastFailureWindow: 5 * time.Second, DialDelay: 30 * time.Second,
+		MaxWorkers: 64, QueueSize: 1024, ConnectTimeout: 5 * time.Second,
+		ScanSpread: 50 * time.Millisecond, DialSpread: 0,
+	}
+	if got := Defaults(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestProblemsNameTheirKeys: each problem carries a key of configuration files.
+func TestProblemsNameTheirKeys(t *testing.T) {
+	keys := map[string]bool{}
+	for field := range reflect.TypeFor[Config]().Fields() {
+		keys[field.Tag.Get("yaml")] = true
+	}
+	err := Config{MinRetryInterval: -1, DialSpread: 2, FastFailureWindow: -1, DialDelay: -1, ScanSpread: -1, QueueSize: -1}.Validate()
+	problems := err.(interface{ Unwrap() []error }).Unwrap()
+	for _, problem := range problems {
+		var k *KeyError
+		if !errors.As(problem, &k) || !keys[k.Key] {
+			t.Errorf("%v names no key", problem)
+		}
+	}
+	if len(problems) < 11 {
+		t.Errorf("only %d problems: %v", len(problems), err)
 	}
 }
 
