@@ -12,7 +12,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -42,7 +44,13 @@ its directory.
 
   ginnel controller init --dir C --network NAME
   ginnel controller run --dir C
-  export GINNEL_CONTROLLER=C`
+  export GINNEL_CONTROLLER=C
+
+It is configured by controller.yaml in its directory, which init writes with
+comments, or by --config FILE, and reads the file again on SIGHUP. Metrics for
+Prometheus are at GET /metrics, on the socket and on the TLS port if there is one:
+
+  curl --unix-socket C/admin.sock http://ginnel/metrics`
 
 func newControllerCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "controller", Short: "The control plane: init, run", Long: controllerHelp}
@@ -153,14 +161,65 @@ func newControllerRunCmd() *cobra.Command {
 		if *dir == "" {
 			return usagef("give --dir")
 		}
-		cfg, err := controllerConfig(*dir, *config)
+		load := func() (controller.Config, error) { return controllerConfig(*dir, *config) }
+		cfg, err := load()
 		if err != nil {
 			return err
 		}
-		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: cfg.LogLevel}))
-		return runController(cmd.Context(), *dir, cfg, log)
+		level := new(slog.LevelVar)
+		level.Set(cfg.LogLevel)
+		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		defer signal.Stop(hangups)
+		r := reloader{load: load, level: level, log: log, hangups: hangups}
+		return runController(cmd.Context(), *dir, cfg, log, r.run)
 	}
 	return cmd
+}
+
+// reloader reads the configuration again whenever it is told to.
+type reloader struct {
+	load    func() (controller.Config, error)
+	level   *slog.LevelVar
+	log     *slog.Logger
+	hangups <-chan os.Signal
+}
+
+// run follows the hangups until ctx ends.
+func (r reloader) run(ctx context.Context, c *controller.Controller) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.hangups:
+			r.reload(c)
+		}
+	}
+}
+
+// reload gives a controller the configuration as it is in the file now, or says
+// what is wrong with the file, one problem a line.
+func (r reloader) reload(c *controller.Controller) {
+	cfg, err := r.load()
+	if err == nil {
+		var restart []string
+		if restart, err = c.Reconfigure(cfg); err == nil {
+			r.level.Set(cfg.LogLevel)
+			r.log.Info("configuration reloaded")
+			for _, key := range restart {
+				r.log.Warn("changed, but counts only after a restart", "key", key)
+			}
+			return
+		}
+	}
+	problems := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		problems = joined.Unwrap()
+	}
+	for _, problem := range problems {
+		r.log.Error("configuration not reloaded, the old one stays", "err", problem)
+	}
 }
 
 // controllerConfig reads the file that was named, else the one in the
@@ -197,7 +256,8 @@ func loadController(dir string) (*pki.Credential, *pki.CA, error) {
 	return own, ca, nil
 }
 
-func runController(ctx context.Context, dir string, cfg controller.Config, log *slog.Logger) (err error) {
+// runController runs a controller, and beside runs until the controller ends.
+func runController(ctx context.Context, dir string, cfg controller.Config, log *slog.Logger, beside func(context.Context, *controller.Controller)) (err error) {
 	own, ca, err := loadController(dir)
 	if err != nil {
 		return err
@@ -221,21 +281,22 @@ func runController(ctx context.Context, dir string, cfg controller.Config, log *
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	served := make(chan struct{})
+	var running sync.WaitGroup
 	server := &http.Server{
-		Handler: api.New(c.Backend(), buildVersion().Version), ReadHeaderTimeout: 10 * time.Second,
+		Handler: c.API(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	go func() {
-		defer close(served)
+	running.Go(func() {
 		if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
 			cancel(fmt.Errorf("serve %s: %w", socketName, err))
 		}
-	}()
+	})
+	running.Go(func() { beside(ctx, c) })
 	err = portInUse(cfg, c.Run(ctx))
+	cancel(nil)
 	err = errors.Join(err, server.Close())
-	<-served
+	running.Wait()
 	return err
 }
 
@@ -249,16 +310,17 @@ func portInUse(cfg controller.Config, err error) error {
 
 func newControllerCheckCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "check --config FILE",
+		Use:   "check [--config FILE | --dir DIR]",
 		Short: "Check a configuration file and print what would be used",
 		Args:  cobra.NoArgs,
 	}
-	file := cmd.Flags().String("config", "", "configuration file; none: the defaults are shown")
+	file := cmd.Flags().String("config", "", "configuration file")
+	dir := cmd.Flags().String("dir", "", "a controller's directory, for the file that it would use; neither: the defaults are shown")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg := controller.DefaultConfig()
-		if *file != "" {
+		if *file != "" || *dir != "" {
 			var err error
-			if cfg, err = controller.LoadConfig(*file); err != nil {
+			if cfg, err = controllerConfig(*dir, *file); err != nil {
 				return err
 			}
 		}

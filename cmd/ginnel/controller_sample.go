@@ -6,7 +6,9 @@ package main
 // sampleConfig is the configuration file of a new controller: all keys, those
 // that only repeat a default as comments.
 const sampleConfig = `# Configuration of a Ginnel controller. What is absent has its default. After a
-# change: ginnel controller config check --config FILE, then start it anew.
+# change: ginnel controller config check --config FILE, then send the controller
+# SIGHUP: all but listen and advertise then count at once. A file with a mistake
+# changes nothing.
 
 # Where to accept routers that dial, new identities and the API's clients.
 # Default: nowhere; then the controller dials, and opens no port.
@@ -14,6 +16,9 @@ const sampleConfig = `# Configuration of a Ginnel controller. What is absent has
 
 # What others dial in place of listen.
 #advertise: "tls:controller.example:7000"
+
+# An HTTP proxy that opens the way to routers by CONNECT.
+#dialProxy: "http://USER:PASSWORD@proxy.example:3128"
 
 # The controller dials the ctrl listeners of routers that are in one of these.
 #groups: [default]

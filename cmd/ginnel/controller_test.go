@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/ginnel/ginnel/internal/controller"
 	"github.com/ginnel/ginnel/internal/core/dialer"
 	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/transport"
 )
 
 func TestControllerInit(t *testing.T) {
@@ -55,7 +57,7 @@ func TestControllerRun(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- runController(ctx, dir, controller.DefaultConfig(), log) }()
+	go func() { done <- runController(ctx, dir, controller.DefaultConfig(), log, alone) }()
 
 	c := api.NewSocketClient(filepath.Join(dir, socketName))
 	defer c.Close()
@@ -72,7 +74,7 @@ func TestControllerRun(t *testing.T) {
 	if err != nil || made.Token == "" {
 		t.Errorf("create a router: %+v, %v", made, err)
 	}
-	if err := runController(ctx, dir, controller.DefaultConfig(), log); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+	if err := runController(ctx, dir, controller.DefaultConfig(), log, alone); err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("a second one: %v", err)
 	}
 	cancel()
@@ -81,6 +83,125 @@ func TestControllerRun(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, socketName)); !os.IsNotExist(err) {
 		t.Errorf("the socket is left: %v", err)
+	}
+}
+
+// alone runs nothing beside a controller.
+func alone(context.Context, *controller.Controller) {}
+
+// lines is a log whose lines can be waited for.
+type lines chan string
+
+// Write takes one line.
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// await gives the first line that has text in it.
+func (l lines) await(t *testing.T, text string) string {
+	t.Helper()
+	late := time.NewTimer(20 * time.Second)
+	defer late.Stop()
+	for {
+		select {
+		case line := <-l:
+			if strings.Contains(line, text) {
+				return line
+			}
+		case <-late.C:
+			t.Fatalf("no line with %q in the log", text)
+		}
+	}
+}
+
+// On SIGHUP a controller takes what its file says now; a file with mistakes
+// changes nothing and each mistake is logged with its place.
+func TestControllerReload(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "C")
+	if err := initController(t.Context(), dir, "acme", "c1"); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, configFile)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg, err := controllerConfig(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var level slog.LevelVar
+	logged := make(lines, 1000)
+	hangups := make(chan os.Signal)
+	log := slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: &level}))
+	load := func() (controller.Config, error) { return controllerConfig(dir, "") }
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	running := make(chan *controller.Controller, 1)
+	go func() {
+		r := reloader{load: load, level: &level, log: log, hangups: hangups}
+		done <- runController(ctx, dir, cfg, log, func(ctx context.Context, c *controller.Controller) {
+			running <- c
+			r.run(ctx, c)
+		})
+	}()
+	c := <-running
+	workers := func() float64 {
+		families, err := c.Metrics().Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "ginnel_dialer_workers" {
+				return f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		t.Fatal("no such metric")
+		return 0
+	}
+
+	write("logLevel: debug\ndialer:\n  maxWorkers: 3\n  minRetryInterval: 10m\n  scanSpread: -1s\n")
+	hangups <- syscall.SIGHUP
+	if line := logged.await(t, "minRetryInterval"); !strings.Contains(line, configFile+":4: ") || !strings.Contains(line, "not reloaded") {
+		t.Errorf("got %s", line)
+	}
+	if line := logged.await(t, "scanSpread"); !strings.Contains(line, configFile+":5: ") {
+		t.Errorf("got %s", line)
+	}
+	if workers() != 64 || level.Level() != slog.LevelInfo {
+		t.Errorf("a file with mistakes: %v workers, level %s", workers(), level.Level())
+	}
+	write("logLevel: warn\nlisten: tls:127.0.0.1:0\ndialer:\n  maxWorkers: 3\n")
+	hangups <- syscall.SIGHUP
+	if line := logged.await(t, "restart"); !strings.Contains(line, "key=listen") {
+		t.Errorf("got %s", line)
+	}
+	if workers() != 3 || level.Level() != slog.LevelWarn {
+		t.Errorf("%v workers, level %s", workers(), level.Level())
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// What init writes is the defaults, save the spread, and check shows it.
+func TestControllerSample(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "C")
+	if err := initController(t.Context(), dir, "acme", "c1"); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr strings.Builder
+	if status := run([]string{"controller", "config", "check", "--dir", dir}, strings.NewReader(""), &stdout, &stderr); status != 0 {
+		t.Fatalf("status %d: %s", status, stderr.String())
+	}
+	for _, want := range []string{"dialSpread: 0.1\n", "maxRetryInterval: 5m0s\n", "connectTimeout: 5s\n", "dialDelay: 30s\n", "enabled: true\n"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("no %q in\n%s", want, stdout.String())
+		}
 	}
 }
 
@@ -96,7 +217,7 @@ func TestControllerPortInUse(t *testing.T) {
 	defer l.Close()
 	cfg := controller.DefaultConfig()
 	cfg.Listen = ginnel.Address("tls:" + l.Addr().String())
-	err = runController(t.Context(), dir, cfg, slog.New(slog.DiscardHandler))
+	err = runController(t.Context(), dir, cfg, slog.New(slog.DiscardHandler), alone)
 	if err == nil || !strings.Contains(err.Error(), "is in use by another process") || len(hintsOf(err)) == 0 {
 		t.Errorf("port in use: %v", err)
 	}
@@ -113,7 +234,7 @@ func TestSampleConfig(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		got.Listen, got.Advertise = "", "" // examples
+		got.Listen, got.Advertise, got.DialProxy = "", "", transport.Proxy{} // examples
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}

@@ -132,7 +132,7 @@ func printDialEvent(cmd *cobra.Command, ev api.DialEvent) error {
 	if wantJSON(cmd) {
 		return printJSON(cmd, ev)
 	}
-	text := fmt.Sprintf("%s %s %s -> %s", ev.At.Local().Format("15:04:05.000"), ev.Router, ev.From, ev.To)
+	text := fmt.Sprintf("%s %s %s -> %s (%s)", ev.At.Local().Format("15:04:05.000"), ev.Router, ev.From, ev.To, ev.Why)
 	if ev.Next != nil {
 		text += " next in " + in(ev.Next)
 	}
@@ -140,7 +140,7 @@ func printDialEvent(cmd *cobra.Command, ev api.DialEvent) error {
 		text += " at " + ev.Address
 	}
 	if ev.Error != "" {
-		text += ": " + visible(ev.Error)
+		text += ": " + ev.Outcome + ": " + visible(ev.Error)
 	}
 	return writeText(cmd.OutOrStdout(), text+"\n")
 }

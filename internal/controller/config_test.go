@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/goccy/go-yaml"
 )
 
 func TestConfig(t *testing.T) {
@@ -57,6 +59,22 @@ func TestConfigRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: %v; want %q", tt.text, err, tt.want)
 		}
+	}
+}
+
+// The password of a proxy is neither shown by check nor by an error.
+func TestConfigHidesPassword(t *testing.T) {
+	c, err := ParseConfig("f", []byte("dialProxy: http://bob:s3cret@proxy:3128\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := yaml.Marshal(c)
+	if err != nil || strings.Contains(string(shown), "s3cret") || !strings.Contains(string(shown), "bob:xxxxx@proxy:3128") {
+		t.Errorf("%s, %v", shown, err)
+	}
+	_, err = ParseConfig("f", []byte("groups: [a]\ndialProxy: https://bob:s3cret@proxy:3128\n"))
+	if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "f: line 2: dialProxy: ") {
+		t.Errorf("%v", err)
 	}
 }
 
