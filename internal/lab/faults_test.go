@@ -14,7 +14,7 @@ import (
 const bulk = 12 << 20
 
 // TestL64_KilledUnderATransfer breaks a path in four ways under bulk data in both
-// directions: the checksum is right and the gap under two seconds.
+// directions: every byte arrives, and the gap is under two seconds.
 func TestL64_KilledUnderATransfer(t *testing.T) {
 	for _, test := range []struct {
 		name, service string
@@ -29,16 +29,13 @@ func TestL64_KilledUnderATransfer(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			w := open(t, diamond, lab.Options{Plain: true})
-			conn := w.connect(w.clientAt("alice", "r1"), test.service)
-			if path := conn.Explain().Path; len(path) != 3 || path[0] != "r1" || path[1] != "r2" || path[2] != "r4" {
-				t.Fatalf("path %v, want r1 r2 r4", path)
-			}
+			conn := w.connectOver(w.clientAt("alice", "r1"), test.service, "r1", "r2", "r4")
 			gap, err := transfer(conn, bulk, func() error { return test.fault(w) })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if gap > 2*time.Second {
-				t.Errorf("no byte for %s, want at most 2s", gap)
+			if most := slack * 2 * time.Second; gap > most {
+				t.Errorf("no byte for %s, want at most %s", gap, most)
 			}
 			t.Logf("longest gap %s", gap)
 		})
@@ -56,13 +53,13 @@ func TestL64_SilentUnderATransfer(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			w := open(t, diamond, lab.Options{})
-			conn := w.connect(w.clientAt("alice", "r1"), test.service)
+			conn := w.connectOver(w.clientAt("alice", "r1"), test.service, "r1", "r2", "r4")
 			gap, err := transfer(conn, bulk, func() error { return w.Silence(test.router) })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if gap > 5*time.Second {
-				t.Errorf("no byte for %s, want at most 5s", gap)
+			if most := slack * 5 * time.Second; gap > most {
+				t.Errorf("no byte for %s, want at most %s", gap, most)
 			}
 			t.Logf("longest gap %s", gap)
 			w.must(w.Resume(test.router))

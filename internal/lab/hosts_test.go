@@ -90,11 +90,7 @@ func TestL46_RouterRestarts(t *testing.T) {
 			t.Errorf("terminator %s at %s, was %s at %s", now.ID, now.Router, old[i].ID, old[i].Router)
 		}
 	}
-	conn := w.connect(w.clientAt("alice", "r1"), "hosted")
-	w.must(echo(conn, "again"))
-	if path := conn.Explain().Path; path[len(path)-1] != "r4" {
-		t.Errorf("path %v, want to r4", path)
-	}
+	w.must(echo(w.connectOver(w.clientAt("alice", "r1"), "hosted", "r1", "r2", "r4"), "again"))
 }
 
 // TestL47_QuickBinds binds and unbinds a hundred times: nothing is left.

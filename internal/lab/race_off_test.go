@@ -1,0 +1,9 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !race
+
+package lab_test
+
+// slack is how much longer than it may, anything may take.
+const slack = 1
