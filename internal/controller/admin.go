@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -165,7 +166,7 @@ func (c *Controller) tokenOf(d *draft) (api.Created, error) {
 	t := pki.Token{Peer: d.peer, Secret: d.secret, Expires: d.expires}
 	if d.peer.Role == ginnel.RoleRouter {
 		t.Addresses = addressesOf(d.listeners)
-		if own := c.cfg.advertised(); len(t.Addresses) == 0 && own != "" {
+		if own := c.advertised(); len(t.Addresses) == 0 && own != "" {
 			t.Addresses = []ginnel.Address{own}
 		}
 	} else if identity, ok := c.store.View().Identities().Get(ginnel.IdentityID(d.peer.ID)); ok {
@@ -182,7 +183,21 @@ func (c *Controller) tokenOf(d *draft) (api.Created, error) {
 // maxTokenRouters bounds the edge routers named in an identity's token.
 const maxTokenRouters = 16
 
-// advertised gives where others reach the listener; empty: there is none.
+// advertised gives where others reach the listener, with the real port; empty:
+// there is none.
+func (c *Controller) advertised() ginnel.Address {
+	own, at := c.cfg.advertised(), c.Addr()
+	host, port, err := net.SplitHostPort(own.HostPort())
+	if err != nil || port != "0" || at == nil {
+		return own
+	}
+	if _, port, err = net.SplitHostPort(at.String()); err != nil {
+		return own
+	}
+	return ginnel.Address("tls:" + net.JoinHostPort(host, port))
+}
+
+// advertised gives where others shall reach the listener; empty: there is none.
 func (c Config) advertised() ginnel.Address {
 	if c.Advertise != "" {
 		return c.Advertise
