@@ -6,9 +6,11 @@ package main
 import (
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/sdk"
 )
 
@@ -33,7 +35,7 @@ func newIdentityEnrollCmd() *cobra.Command {
 		}
 		identity, err := sdk.Enroll(cmd.Context(), string(token))
 		if err != nil {
-			return err
+			return adviseEnroll(token, err)
 		}
 		if *out != "" {
 			return identity.Save(*out)
@@ -55,4 +57,12 @@ func ownerOnly(out io.Writer) {
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
 		_ = file.Chmod(0o600)
 	}
+}
+
+// adviseEnroll adds what to do about a token that is of no use.
+func adviseEnroll(token pki.Secret, err error) error {
+	if t, bad := pki.ParseToken(token, time.Now()); bad != nil || len(t.Addresses) == 0 {
+		return withHint(err, "make a new one where the controller is, once a router is there: ginnel identity token NAME")
+	}
+	return err
 }
