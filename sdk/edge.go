@@ -12,6 +12,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/path"
+	"github.com/ginnel/ginnel/internal/endpoint"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
 )
@@ -71,7 +72,7 @@ func newEdge(c *Client, id ginnel.RouterID, conn *transport.Conn) *edge {
 }
 
 // Frame takes a frame of a circuit.
-func (e *edge) Frame(_ *transport.Batch, h wire.Header, frame []byte) error {
+func (e *edge) Frame(b *transport.Batch, h wire.Header, frame []byte) error {
 	payload := frame[wire.HeaderSize:]
 	e.mu.Lock()
 	r := e.rows[h.Label]
@@ -80,7 +81,7 @@ func (e *edge) Frame(_ *transport.Batch, h wire.Header, frame []byte) error {
 	}
 	e.mu.Unlock()
 	if r != nil {
-		r.circuit.stream.Frame(r.generation, h, payload)
+		r.circuit.stream.FrameIn(b, r.generation, h, payload)
 	}
 	return nil
 }
@@ -269,15 +270,22 @@ type hop struct {
 func (h *hop) Label() uint32 { return h.label }
 
 // Ordered sends a frame in its place.
-func (h *hop) Ordered(frame []byte) {
+func (h *hop) Ordered(b endpoint.Batch, frame []byte) {
 	if h.first != nil {
 		h.first()
 	}
-	_ = h.edge.conn.SendData(nil, h.queue, frame)
+	batch, _ := b.(*transport.Batch)
+	_ = h.edge.conn.SendData(batch, h.queue, frame)
 }
 
 // Urgent sends a frame that may overtake.
-func (h *hop) Urgent(frame []byte) { _ = h.edge.conn.SendFrame(nil, frame) }
+func (h *hop) Urgent(b endpoint.Batch, frame []byte) {
+	batch, _ := b.(*transport.Batch)
+	_ = h.edge.conn.SendFrame(batch, frame)
+}
+
+// newBatch gathers what goes to a hop.
+func newBatch() endpoint.Batch { return new(transport.Batch) }
 
 // Drop forgets what waits.
 func (h *hop) Drop() { h.queue.Drop() }

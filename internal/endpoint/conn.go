@@ -67,12 +67,14 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 	n := 0
 	for n < len(p) {
-		if err := c.stream.waitRoom(); err != nil {
+		record := p[n:min(len(p), n+wire.MaxRecord)]
+		if err := c.stream.waitRoom(n+len(record) < len(p)); err != nil {
 			return n, err
 		}
-		m, err := c.tls.Write(p[n:min(len(p), n+wire.MaxRecord)])
+		m, err := c.tls.Write(record)
 		n += m
 		if err != nil {
+			c.stream.noMore()
 			return n, c.cause(err)
 		}
 	}

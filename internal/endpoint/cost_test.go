@@ -29,7 +29,7 @@ func (*direct) Label() uint32      { return 7 }
 func (*direct) RTT() time.Duration { return 0 }
 func (*direct) Drop()              {}
 
-func (d *direct) Ordered(frame []byte) {
+func (d *direct) Ordered(_ Batch, frame []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var b []byte
@@ -39,7 +39,7 @@ func (d *direct) Ordered(frame []byte) {
 	d.queue = append(d.queue, append(b[:0], frame...))
 }
 
-func (d *direct) Urgent(frame []byte) { d.Ordered(frame) }
+func (d *direct) Urgent(b Batch, frame []byte) { d.Ordered(b, frame) }
 
 // deliver hands over what has come; false when there is nothing.
 func (d *direct) deliver() bool {

@@ -89,11 +89,11 @@ func newHop(label uint32) *hop {
 	return &hop{label: label, bell: make(chan struct{}, 1), done: make(chan struct{}), over: make(chan struct{})}
 }
 
-func (h *hop) Label() uint32        { return h.label }
-func (h *hop) RTT() time.Duration   { return time.Millisecond }
-func (h *hop) Urgent(frame []byte)  { h.put(frame) }
-func (h *hop) Ordered(frame []byte) { h.put(frame) }
-func (h *hop) Drop()                {}
+func (h *hop) Label() uint32                 { return h.label }
+func (h *hop) RTT() time.Duration            { return time.Millisecond }
+func (h *hop) Drop()                         {}
+func (h *hop) Urgent(_ Batch, frame []byte)  { h.put(frame) }
+func (h *hop) Ordered(_ Batch, frame []byte) { h.put(frame) }
 
 func (h *hop) put(frame []byte) {
 	h.mu.Lock()

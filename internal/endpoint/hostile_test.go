@@ -22,11 +22,11 @@ import (
 // deaf is a hop behind which nobody is.
 type deaf struct{}
 
-func (deaf) Label() uint32      { return 1 }
-func (deaf) RTT() time.Duration { return 0 }
-func (deaf) Urgent([]byte)      {}
-func (deaf) Ordered([]byte)     {}
-func (deaf) Drop()              {}
+func (deaf) Label() uint32         { return 1 }
+func (deaf) RTT() time.Duration    { return 0 }
+func (deaf) Urgent(Batch, []byte)  {}
+func (deaf) Ordered(Batch, []byte) {}
+func (deaf) Drop()                 {}
 
 // lent counts the slabs that are out.
 type lent struct {

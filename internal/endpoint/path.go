@@ -14,11 +14,19 @@ import (
 
 // Frame takes a frame of the path of generation. Payload is not kept.
 func (s *Stream) Frame(generation uint32, h wire.Header, payload []byte) {
+	s.FrameIn(nil, generation, h, payload)
+}
+
+// FrameIn is Frame, and what it makes due goes out with b, which the caller
+// flushes before it waits for more.
+func (s *Stream) FrameIn(b Batch, generation uint32, h wire.Header, payload []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.flow == nil || s.ended {
 		return
 	}
+	s.batch = b
+	defer func() { s.batch = nil }()
 	now := time.Now()
 	if err := s.take(now, generation, h, payload); err != nil {
 		s.flow.Reset(ginnel.PeerReset, err.Error())
@@ -204,27 +212,27 @@ func (s *Stream) send(fr flow.Frame) {
 	switch fr.Kind {
 	case flow.Data:
 		wire.AppendHeader(fr.Raw[:0], wire.Header{Label: label, Type: wire.Data, Length: len(fr.Raw) - wire.HeaderSize})
-		s.hop.Ordered(fr.Raw)
+		s.hop.Ordered(s.batch, fr.Raw)
 	case flow.Start:
-		s.hop.Ordered(wire.AppendFrame(b, label, wire.Start, 0, nil))
+		s.hop.Ordered(s.batch, wire.AppendFrame(b, label, wire.Start, 0, nil))
 	case flow.Resume:
 		b = wire.AppendResumeAt(b, label, fr.Generation, fr.Offset)
 		wire.PutFlags(b, fr.Number)
 		s.hop.Drop()
-		s.hop.Ordered(b)
+		s.hop.Ordered(s.batch, b)
 	case flow.EOF:
 		s.eofBehind = s.saidAll
-		s.hop.Ordered(wire.AppendFrame(b, label, wire.EOF, 0, nil))
+		s.hop.Ordered(s.batch, wire.AppendFrame(b, label, wire.EOF, 0, nil))
 	case flow.Reset:
 		s.hop.Drop()
-		s.hop.Urgent(wire.AppendReset(nil, label, fr.Code, fr.Text))
+		s.hop.Urgent(s.batch, wire.AppendReset(nil, label, fr.Code, fr.Text))
 	case flow.Grant:
-		s.hop.Urgent(wire.AppendUint64Frame(b, label, wire.Credit, fr.Offset))
+		s.hop.Urgent(s.batch, wire.AppendUint64Frame(b, label, wire.Credit, fr.Offset))
 	case flow.Ack:
 		s.saidAll = s.flow.Ended()
-		s.hop.Urgent(wire.AppendUint64Frame(b, label, wire.Ack, fr.Offset))
+		s.hop.Urgent(s.batch, wire.AppendUint64Frame(b, label, wire.Ack, fr.Offset))
 	case flow.KeepAlive:
-		s.hop.Urgent(wire.AppendFrame(b, label, wire.KeepAlive, 0, nil))
+		s.hop.Urgent(s.batch, wire.AppendFrame(b, label, wire.KeepAlive, 0, nil))
 	case flow.PathBroken, flow.PathMended: // of routers
 	}
 }

@@ -83,7 +83,12 @@ func (s *Stream) Write(p []byte) (int, error) {
 	n := 0
 	for {
 		s.mu.Lock()
+		s.batch = s.own
 		m, err := s.write(p[n:])
+		s.batch = nil
+		if !s.gathers || err != nil || n+m < len(p) {
+			s.flushLocked()
+		}
 		s.mu.Unlock()
 		if n += m; n == len(p) || err != nil {
 			return n, err
@@ -114,12 +119,34 @@ func (s *Stream) write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// flushLocked sends what a Write has gathered.
+func (s *Stream) flushLocked() {
+	if s.own != nil {
+		s.own.Flush()
+	}
+}
+
+// noMore takes back what a waitRoom with more has promised.
+func (s *Stream) noMore() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gathers = false
+	s.flushLocked()
+}
+
 // waitRoom waits until a write of up to one record would not wait, or until the
-// write deadline.
-func (s *Stream) waitRoom() error {
+// write deadline. With more the next record may wait for the one behind it: the
+// caller promises to come back.
+func (s *Stream) waitRoom(more bool) error {
 	for {
 		s.mu.Lock()
 		room, err := s.room()
+		if s.gathers = more && room; s.gathers && s.own == nil && s.cfg.NewBatch != nil {
+			s.own = s.cfg.NewBatch()
+		}
+		if !room {
+			s.flushLocked()
+		}
 		past := s.writeBy.past
 		s.mu.Unlock()
 		if err != nil || room {

@@ -22,15 +22,23 @@ import (
 type Hop interface {
 	// Label is what frames to the next router carry.
 	Label() uint32
-	// Ordered sends a frame that has its place in the stream.
-	Ordered(frame []byte)
+	// Ordered sends a frame that has its place in the stream, at once or with b;
+	// b may be nil.
+	Ordered(b Batch, frame []byte)
 	// Urgent sends a frame that may overtake those. Of each type one may wait; a
 	// newer one takes its place.
-	Urgent(frame []byte)
+	Urgent(b Batch, frame []byte)
 	// Drop throws away what Ordered has queued and not sent.
 	Drop()
 	// RTT of the connection, smoothed; 0: unknown.
 	RTT() time.Duration
+}
+
+// Batch gathers frames, so that several go out in one write. What kind it is
+// only hops know and those who bring it.
+type Batch interface {
+	// Flush writes what was gathered. It does not wait for the network.
+	Flush()
 }
 
 // Config is what all streams of a process share, and what one is told.
@@ -48,6 +56,9 @@ type Config struct {
 	Ended func(error)
 	// Circuit, for errors.
 	Circuit ginnel.CircuitID
+	// NewBatch makes the Batch for the records of one large Write. nil: each goes
+	// out by itself.
+	NewBatch func() Batch
 }
 
 // Times and bounds of a stream.
@@ -116,6 +127,10 @@ type Stream struct {
 	handshake           chan struct{} // closed when the handshake is over
 	done                chan struct{}
 	scratch             [32]byte // for small frames
+
+	batch   Batch // of the call under way; nil: frames go out at once
+	own     Batch // of Write; nil until it gathers
+	gathers bool  // more records of the same Write follow this one
 }
 
 func newStream(role flow.Role, cfg Config, earlyIn []byte) *Stream {

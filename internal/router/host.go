@@ -126,7 +126,8 @@ func (h *hosted) begin(r *row, ticket *wire.Ticket, e *wire.Egress) (*endpoint.C
 	c := h.c
 	cfg := endpoint.Config{
 		Budget: c.budget, Slabs: c.slabs, Circuit: h.circuit,
-		Ended: func(error) { h.ended() },
+		Ended:    func(error) { h.ended() },
+		NewBatch: newBatch,
 	}
 	server := c.server()
 	local, remote := endpoint.Addr(ticket.GetService()), endpoint.Addr(ticket.GetClient())

@@ -28,13 +28,13 @@ type hosted struct {
 	gone error          // why it ended before it was up; nil: it has not
 }
 
-// frame hands a frame of a row to the stream.
-func (h *hosted) frame(r *row, head wire.Header, frame []byte) {
+// frame hands a frame of a row to the stream. What that sends goes out with b.
+func (h *hosted) frame(b *transport.Batch, r *row, head wire.Header, frame []byte) {
 	if head.Type == wire.Data {
 		r.hop.received.Add(uint64(head.Length))
 	}
 	if s := h.stream.Load(); s != nil {
-		s.Frame(r.generation, head, frame[wire.HeaderSize:])
+		s.FrameIn(b, r.generation, head, frame[wire.HeaderSize:])
 	}
 }
 
@@ -145,19 +145,21 @@ func (h *hop) bind(p *port) {
 func (h *hop) Label() uint32 { return h.label }
 
 // Ordered sends a frame that has its place in the stream.
-func (h *hop) Ordered(frame []byte) {
+func (h *hop) Ordered(b endpoint.Batch, frame []byte) {
 	if o := h.out.Load(); o != nil {
 		if wire.Type(frame[4]) == wire.Data {
 			h.sent.Add(uint64(len(frame) - wire.HeaderSize))
 		}
-		_ = o.port.conn.SendData(nil, o.queue, frame) // who ends the connection tells
+		batch, _ := b.(*transport.Batch)
+		_ = o.port.conn.SendData(batch, o.queue, frame) // who ends the connection tells
 	}
 }
 
 // Urgent sends a frame that may overtake those.
-func (h *hop) Urgent(frame []byte) {
+func (h *hop) Urgent(b endpoint.Batch, frame []byte) {
 	if o := h.out.Load(); o != nil {
-		_ = o.port.conn.SendFrame(nil, frame)
+		batch, _ := b.(*transport.Batch)
+		_ = o.port.conn.SendFrame(batch, frame)
 	}
 }
 
@@ -167,6 +169,9 @@ func (h *hop) Drop() {
 		o.queue.Drop()
 	}
 }
+
+// newBatch gathers what goes to a hop.
+func newBatch() endpoint.Batch { return new(transport.Batch) }
 
 // RTT of the connection, smoothed; 0: unknown.
 func (h *hop) RTT() time.Duration {

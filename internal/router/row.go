@@ -62,7 +62,7 @@ func (r *row) take(i int, p *port, b *transport.Batch, h wire.Header, frame []by
 	}
 	r.last.Store(int64(now.Sub(r.c.start)) | 1) // never 0
 	if r.host != nil {
-		r.host.frame(r, h, frame)
+		r.host.frame(b, r, h, frame)
 		return
 	}
 	w := &r.ways[i]

@@ -301,11 +301,13 @@ func newProgramHop(label uint32, p *program) *programHop {
 	return &programHop{p, label, p.conn, p.conn.NewQueue()}
 }
 
-func (h *programHop) Label() uint32        { return h.label }
-func (h *programHop) Ordered(frame []byte) { _ = h.conn.SendData(nil, h.queue, frame) }
-func (h *programHop) Urgent(frame []byte)  { _ = h.conn.SendFrame(nil, frame) }
-func (h *programHop) Drop()                { h.queue.Drop() }
-func (h *programHop) RTT() time.Duration   { return time.Duration(h.p.rtt.Load()) }
+func (h *programHop) Label() uint32 { return h.label }
+func (h *programHop) Ordered(_ endpoint.Batch, frame []byte) {
+	_ = h.conn.SendData(nil, h.queue, frame)
+}
+func (h *programHop) Urgent(_ endpoint.Batch, frame []byte) { _ = h.conn.SendFrame(nil, frame) }
+func (h *programHop) Drop()                                 { h.queue.Drop() }
+func (h *programHop) RTT() time.Duration                    { return time.Duration(h.p.rtt.Load()) }
 
 // call is a circuit as its client has it.
 type call struct {

@@ -1,0 +1,125 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"bytes"
+	"io"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/ginnel/ginnel/internal/core/flow"
+)
+
+// lazy is a hop that keeps what comes with a Batch until that is flushed, or
+// until a frame comes without one.
+type lazy struct {
+	direct
+	mu   sync.Mutex
+	held [][]byte
+	most int // frames that one Flush let go
+}
+
+func (l *lazy) Ordered(b Batch, frame []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = append(l.held, bytes.Clone(frame))
+	if b == nil {
+		l.releaseLocked()
+	}
+}
+
+func (l *lazy) Urgent(b Batch, frame []byte) { l.Ordered(b, frame) }
+
+func (l *lazy) Flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.releaseLocked()
+}
+
+func (l *lazy) releaseLocked() {
+	l.most = max(l.most, len(l.held))
+	for _, frame := range l.held {
+		l.direct.Ordered(nil, frame)
+	}
+	l.held = nil
+}
+
+// lazyPair is pair whose client has a lazy hop.
+func lazyPair(t *testing.T) (client, host *Conn, hop *lazy, step func()) {
+	hop = &lazy{}
+	tr := newTrust(t)
+	cfg := Config{Budget: flow.NewBudget(1 << 24)}
+	with := cfg
+	with.NewBatch = func() Batch { return hop }
+	_, flight, c, h := flights(t, tr, with, cfg)
+	hop.to = h.Stream()
+	toClient := &direct{to: c.Stream()}
+	host, err := h.Up(1, toClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if client, err = c.Up(t.Context(), 1, hop, flight); err != nil {
+		t.Fatal(err)
+	}
+	step = func() { run(&hop.direct, toClient) }
+	step()
+	if err := host.Handshake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Abort(0, "")
+		host.Abort(0, "")
+		<-client.stream.Done()
+		<-host.stream.Done()
+	})
+	return client, host, hop, step
+}
+
+// A Write gathers its records, and sends what it gathered before it waits, for
+// credit or for room: else this stands still.
+func TestLargeWriteGathersItsRecords(t *testing.T) {
+	client, host, hop, step := lazyPair(t)
+	sent := bytes.Repeat([]byte("0123456789"), 100<<10)
+	go func() { _, _ = client.Write(sent) }()
+	read := make(chan error, 1)
+	got := make([]byte, len(sent))
+	go func() {
+		_, err := io.ReadFull(host, got)
+		read <- err
+	}()
+	for done := false; !done; {
+		step()
+		select {
+		case err := <-read:
+			if done = true; err != nil || !bytes.Equal(got, sent) {
+				t.Fatalf("read other bytes than were written, or %v", err)
+			}
+		default:
+			runtime.Gosched()
+		}
+	}
+	if hop.most < 2 {
+		t.Errorf("at most %d frame went out at once, want 2 or more", hop.most)
+	}
+}
+
+func TestFailedWriteLeavesNothingGathered(t *testing.T) {
+	client, _, hop, _ := lazyPair(t)
+	s := client.Stream()
+	if err := s.waitRoom(true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Write([]byte("half")); err != nil {
+		t.Fatal(err)
+	}
+	if len(hop.held) != 1 {
+		t.Fatalf("%d frames wait, want 1", len(hop.held))
+	}
+	s.noMore()
+	if len(hop.held) != 0 {
+		t.Errorf("%d frames wait, want none", len(hop.held))
+	}
+}
