@@ -31,11 +31,19 @@ type meter struct {
 	size   int64
 	bytes  atomic.Int64
 	killed chan struct{} // closed when the router is dead, or never will be
+
+	// Of the writing goroutine.
+	last  time.Time     // of the last write after the kill; zero: none yet
+	pause time.Duration // the longest between two of those
 }
 
 func (m *meter) Write(p []byte) (int, error) {
 	if m.bytes.Add(int64(len(p))) > m.size/2 {
 		<-m.killed
+		if !m.last.IsZero() {
+			m.pause = max(m.pause, time.Since(m.last))
+		}
+		m.last = time.Now()
 	}
 	return m.sum.Write(p)
 }
@@ -86,7 +94,7 @@ func (d *demo) finished(m *meter, began time.Time) error {
 	return d.event(Event{
 		Event: "done", Took: time.Since(began), Bytes: m.bytes.Load(),
 		Rate:   float64(m.bytes.Load()) / time.Since(began).Seconds(),
-		Detail: fmt.Sprintf("SHA-256 %x is right", d.server.sum[:8]),
+		Detail: fmt.Sprintf("longest pause %s; SHA-256 %x is right", round(m.pause), d.server.sum[:8]),
 	})
 }
 
