@@ -199,14 +199,15 @@ func (p *plot) legend(d panel, y int, down bool) {
 	p.printf(`<rect x="%d" y="%d" width="18" height="4" fill="%s"/>`, plotLeft, y-6, d.colour)
 	p.printf(`<text x="%d" y="%d"><tspan class="name">%s</tspan><tspan class="small" dx="8">%s</tspan></text>`+"\n",
 		plotLeft+25, y, d.name, d.unit)
-	x := plotRight - 122
 	if d.limit > 0 {
-		p.printf(`<path class="limit" d="M%d %dh24"/><text class="small" x="%d" y="%d">%s %s</text>`+"\n",
-			x, y-4, x+31, y, d.limitName, thousands(d.limit))
+		name := d.limitName + " " + thousands(d.limit)
+		x := plotRight - 7*len(name) - 32
+		p.printf(`<path class="limit" d="M%d %dh24"/><text class="small" x="%d" y="%d" text-anchor="end">%s</text>`+"\n",
+			x, y-4, plotRight, y, name)
 	}
 	if down {
-		p.printf(`<rect class="down" x="%d" y="%d" width="24" height="11"/><text class="small" x="%d" y="%d">network down</text>`+"\n",
-			x, y-10, x+31, y)
+		p.printf(`<rect class="down" x="%d" y="%d" width="24" height="11"/><text class="small" x="%d" y="%d" text-anchor="end">network down</text>`+"\n",
+			plotRight-112, y-10, plotRight, y)
 	}
 }
 
