@@ -77,7 +77,7 @@ func TestKillLosesNothing(t *testing.T) {
 
 // TestAdministrationOverTLS: commands from elsewhere, where the controller listens.
 func TestAdministrationOverTLS(t *testing.T) {
-	n := newController(t, "listen: \"tls:127.0.0.1:0\"\n")
+	n := newController(t, "listen: \"tls:127.0.0.1:0\"\n"+shortDelay)
 	n.controller.log.has("controller listens")
 	at := regexp.MustCompile(`msg="controller listens" address=(\S+)`).FindStringSubmatch(n.controller.log.String())
 	url := "https://" + at[1]
@@ -94,7 +94,7 @@ func TestAdministrationOverTLS(t *testing.T) {
 	admin.run("policy", "create", "p", "--kind", "dial", "--identity", "#all", "--service", "@web")
 	watch := admin.start("dialer", "watch")
 	admin.run("router", "create", "r1", "--ctrl-address", "tls:127.0.0.1:1")
-	watch.out.has("r1 none -> NeedsDial")
+	watch.out.has("r1 Dialing -> NeedsDial") // again and again
 	watch.stop()
 
 	// A router that dials, and its token, go over the same port.

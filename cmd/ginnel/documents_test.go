@@ -12,15 +12,22 @@ import (
 	"testing"
 )
 
+// commandLine matches a command line, and not a drawing.
+var commandLine = regexp.MustCompile(`^ginnel [a-z]`)
+
 // inline matches a command in the running text of a document.
 var inline = regexp.MustCompile("`(ginnel [a-z][^`]*)`")
 
 // TestDocumentedCommandsExist holds every command line in the documents against
 // the command tree: noun, verb and flags.
 func TestDocumentedCommandsExist(t *testing.T) {
-	documents, err := filepath.Glob("../../*.md")
-	if err != nil || len(documents) == 0 {
-		t.Fatalf("no documents: %v", err)
+	var documents []string
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/design/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: no documents: %v", pattern, err)
+		}
+		documents = append(documents, found...)
 	}
 	found := 0
 	for _, document := range documents {
@@ -47,7 +54,7 @@ func documentedCommands(text string) []string {
 		switch line = strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "```"):
 			fenced = !fenced
-		case fenced && strings.HasPrefix(line, "ginnel "):
+		case fenced && commandLine.MatchString(line):
 			lines = append(lines, line)
 		}
 	}
