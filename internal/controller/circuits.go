@@ -62,8 +62,8 @@ func (u reported) outlet(id ginnel.RouterID) outlet {
 //     its channel has ended or the controller does.
 //  2. setups, requests and deadlines hold the same set-ups: those admitted and
 //     not ended.
-//  3. Of the set-ups of a router at most maxUnconfirmed wait for routers to give
-//     a sign; the others stand in its line, each identity's in their order.
+//  3. Of the set-ups of a router at most its window wait for routers to give a
+//     sign; the others stand in its line, each identity's in their order.
 //  4. inFlight counts, for each terminator, the set-ups with an attempt there.
 type circuits struct {
 	c        *Controller

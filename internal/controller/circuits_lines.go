@@ -5,20 +5,28 @@ package controller
 
 import (
 	"slices"
+	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/circuit"
 )
 
-// maxUnconfirmed bounds the set-ups out of one router that wait for routers to
-// give a sign, which each has to do within a second: what a burst of dials asks
-// of a router at once must be less than it can do in that time.
-const maxUnconfirmed = 64
+// How many set-ups out of one router may wait for routers to give a sign, which
+// each has to do within a second: what a burst of dials asks of routers at once
+// must be less than they can do in that time. It grows while they are quick and
+// shrinks while they are not.
+const (
+	leastWindow = 16
+	firstWindow = 64
+	mostWindow  = 256
+	quickSign   = circuit.ConfirmTime / 4
+)
 
 // line is where the set-ups of one router wait to begin: identities take turns,
 // so that the burst of one does not make the others wait for all of it.
 type line struct {
 	unconfirmed int
+	window      int
 	waiting     map[ginnel.IdentityID][]*setup
 	turns       []ginnel.IdentityID // of those in waiting, the next one first
 }
@@ -37,7 +45,7 @@ func (cs *circuits) queue(s *setup) {
 func (cs *circuits) line(id ginnel.RouterID) *line {
 	l := cs.lines[id]
 	if l == nil {
-		l = &line{waiting: make(map[ginnel.IdentityID][]*setup)}
+		l = &line{window: firstWindow, waiting: make(map[ginnel.IdentityID][]*setup)}
 		cs.lines[id] = l
 	}
 	return l
@@ -71,7 +79,7 @@ func (l *line) next() *setup {
 // serveLines begins set-ups that wait, as many as may run.
 func (cs *circuits) serveLines() {
 	for id, l := range cs.lines {
-		for l.unconfirmed < maxUnconfirmed {
+		for l.unconfirmed < l.window {
 			s := l.next()
 			if s == nil {
 				break
@@ -97,9 +105,17 @@ func (cs *circuits) countOpening(s *setup) {
 		return
 	}
 	s.opening = opening
+	l := cs.line(s.from.id())
 	if opening {
-		cs.line(s.from.id()).unconfirmed++
-	} else {
-		cs.line(s.from.id()).unconfirmed--
+		l.unconfirmed++
+		s.opened = time.Now()
+		return
+	}
+	l.unconfirmed--
+	switch took := time.Since(s.opened); {
+	case took < quickSign:
+		l.window = min(l.window+1, mostWindow)
+	case took >= 2*quickSign:
+		l.window = max(l.window-1, leastWindow)
 	}
 }

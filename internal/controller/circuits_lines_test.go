@@ -33,12 +33,12 @@ func TestBurstStandsInLine(t *testing.T) {
 			n.grant(4096)
 		}
 		var calls []*call
-		for i := range 4 * maxUnconfirmed {
+		for i := range 4 * firstWindow {
 			calls = append(calls, w.dial(func(d *wire.Dial) { d.DeadlineMs = uint32(900 + 100*(i%2)) }))
 		}
 		<-time.After(100 * time.Millisecond)
 		unconfirmed, waiting := w.lined()
-		if unconfirmed != maxUnconfirmed || waiting != 3*maxUnconfirmed {
+		if unconfirmed != firstWindow || waiting != 3*firstWindow {
 			t.Errorf("%d unconfirmed, %d waiting", unconfirmed, waiting)
 		}
 		gone := calls[len(calls)-1]

@@ -38,6 +38,7 @@ type setup struct {
 	place   int
 	waits   bool                // in its router's line
 	opening bool                // counted there, as unconfirmed
+	opened  time.Time           // since when it is opening
 	counted ginnel.TerminatorID // in inFlight; empty: not counted
 	attempt attempt
 	// routed is where a Route was sent that may have to be taken back.
