@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +20,12 @@ import (
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
-// maxProcess bounds the name that an SDK gives its process.
-const maxProcess = 64
+const (
+	// maxProcess bounds the name that an SDK gives its process.
+	maxProcess = 64
+	// maxProcesses bounds the connections of one identity, each of another process.
+	maxProcesses = 256
+)
 
 // edge takes the connections of SDKs, at most one of each process of an
 // identity. It admits every identity of the network: what one may do is for
@@ -28,6 +33,7 @@ const maxProcess = 64
 type edge struct {
 	r        *Router
 	registry *transport.Registry[string] // by edgeConn.peer
+	most     int                         // maxProcesses
 
 	mu       sync.Mutex
 	byPeer   map[string]*edgeConn
@@ -61,6 +67,7 @@ func newEdge(r *Router) *edge {
 		r: r,
 		// Numbers must not repeat when this process starts again.
 		registry: transport.NewRegistry[string](uint64(time.Now().UnixMicro())),
+		most:     maxProcesses,
 		byPeer:   make(map[string]*edgeConn),
 		byNumber: make(map[uint64]*edgeConn),
 		asked:    make(map[askKey]*edgeConn),
@@ -100,8 +107,11 @@ func (e *edge) greet(ctx context.Context, conn *transport.Conn) (*edgeConn, erro
 			if n := len(ec.process); n == 0 || n > maxProcess || len(ec.boot) > maxProcess {
 				return transport.Refuse(ginnel.NotAuthenticated, "the process has no proper name")
 			}
+			if n := len(e.of(ec.identity)); n >= e.most && e.at(ec.key()) == nil {
+				return transport.Refuse(ginnel.Busy, fmt.Sprintf("%d processes of identity %s are connected", n, ec.identity))
+			}
 			// An id has no colon, so no two connections of different processes share a key.
-			ec.peer = "edge:" + string(ec.identity) + ":" + ec.process
+			ec.peer = ec.key()
 			v := e.registry.Admit(ctx, ec.peer, ec.number, conn)
 			if v.GetKind() == wire.Verdict_ACCEPT {
 				v.Controllers = e.r.controllers().GetControllers()
@@ -110,6 +120,14 @@ func (e *edge) greet(ctx context.Context, conn *transport.Conn) (*edgeConn, erro
 		},
 	})
 	return ec, err
+}
+
+func (ec *edgeConn) key() string { return "edge:" + string(ec.identity) + ":" + ec.process }
+
+// identityOf gives the identity out of the key of an edge connection.
+func identityOf(peer string) string {
+	identity, _, _ := strings.Cut(strings.TrimPrefix(peer, "edge:"), ":")
+	return identity
 }
 
 // add makes ec known and reports it.

@@ -101,7 +101,9 @@ func (ec *edgeConn) pass(ctx context.Context, ch *ctrlChannel, out *wire.Message
 		ec.refuse(id, ginnel.Errorf(ginnel.PeerDetached, "router %s: the path is gone already", ec.e.r.id))
 		return
 	}
-	_ = ec.conn.Reply(id, answer) // who does not hear it does not use the path
+	if err := ec.conn.Reply(id, answer); err != nil {
+		ec.e.r.circuits.post(abandoned{key})
+	}
 }
 
 // label adds the labels that this router picked for the circuit.
@@ -128,6 +130,8 @@ func (ec *edgeConn) unanswered(ctx context.Context, ch *ctrlChannel, request, id
 		ec.refuse(id, ginnel.Errorf(ginnel.ControllerUnavailable, "router %s: controller %s: %v", self, controller, err))
 		return
 	}
+	// What the controller has just answered it will not take back.
+	ec.e.r.circuits.post(abandoned{askKey{ch.number, request}})
 	// A channel that does not take it ends the set-up as well.
 	_ = ch.conn.Notify(&wire.Message{Body: &wire.Message_Cancel{Cancel: &wire.Cancel{Request: request}}})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -20,13 +20,24 @@ func (rt *routing) ask(ctx context.Context, r *row) ([]byte, error) {
 	case rt.term == nil:
 	case err == nil:
 		rt.c.terms.behind(rt.term, r)
-	case err.Code != ginnel.Cancelled && err.Code != ginnel.RouterErrInvalidTerminator:
+	case faulty(err.Code):
 		rt.c.terms.failed(rt.term)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return early, nil
+}
+
+// faulty reports whether a failure says something about the terminator, and not
+// about who dialed: no identity makes others avoid a host by dialing it in vain.
+func faulty(code ginnel.Code) bool {
+	switch code {
+	case ginnel.Cancelled, ginnel.RouterErrInvalidTerminator, ginnel.NotAuthenticated, ginnel.StaleGeneration:
+		return false
+	default:
+		return true
+	}
 }
 
 func (rt *routing) hostDial(ctx context.Context, r *row) ([]byte, *ginnel.DialError) {

@@ -37,6 +37,7 @@ type row struct {
 	done atomic.Bool  // the table was told that the circuit has ended
 
 	// Of the table's goroutine.
+	ask     askKey // of the request that the row is for, at the client's end
 	cancel  func() // ends the set-up at the egress; nil: there is none
 	cleared bool
 }

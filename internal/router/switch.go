@@ -23,6 +23,9 @@ const (
 	// circuitBudget bounds the bytes that all circuits may have buffered or be
 	// granted: 32,768 circuits that do little, or 64 at full speed over far links.
 	circuitBudget = 1 << 30
+	// maxIdentityRows bounds the rows of one identity: half of what circuitBudget
+	// is enough for, so that a flood of circuits leaves room for the others.
+	maxIdentityRows = 1 << 14
 	// maxRoutes is how many Routes may wait for the table; more are refused.
 	maxRoutes = 4096
 )
@@ -46,9 +49,11 @@ type circuits struct {
 	// Of the table's goroutine.
 	table   *label.Table
 	byID    map[label.RowID]*row
+	byAsk   map[askKey]*row         // the newest of a request, at the client's end
 	ports   map[uint64]*port        // by number
 	chans   map[uint64]*ctrlChannel // by number
 	beats   map[string]int          // rows of each edge peer; those without are not in it
+	rowsOf  map[string]int          // rows of each identity, likewise
 	routing *routing                // of the Route that is being stepped
 	refused []*row                  // installed and to be taken back
 
@@ -72,9 +77,11 @@ func newCircuits(r *Router) *circuits {
 		inbox:   inbox{wake: make(chan struct{}, 1)},
 		table:   label.NewTable(label.Config{}, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))),
 		byID:    make(map[label.RowID]*row),
+		byAsk:   make(map[askKey]*row),
 		ports:   make(map[uint64]*port),
 		chans:   make(map[uint64]*ctrlChannel),
 		beats:   make(map[string]int),
+		rowsOf:  make(map[string]int),
 		byRoute: make(map[routeKey]*row),
 		hosted:  make(map[ginnel.CircuitID]*hosted),
 	}
@@ -113,6 +120,8 @@ type (
 	takenBack struct{ row *row }
 	// setUpOver says that a row has no set-up any more.
 	setUpOver struct{ row *row }
+	// abandoned says that the client will not use what was set up at its request.
+	abandoned struct{ ask askKey }
 )
 
 func (stepped) isCircuitEvent()    {}
@@ -125,6 +134,7 @@ func (firstFrame) isCircuitEvent() {}
 func (rowOver) isCircuitEvent()    {}
 func (takenBack) isCircuitEvent()  {}
 func (setUpOver) isCircuitEvent()  {}
+func (abandoned) isCircuitEvent()  {}
 
 // inbox is what waits for the table's goroutine. It needs no bound: Routes name
 // labels that were granted, and the rest comes of something that exists, once.
@@ -232,6 +242,11 @@ func (c *circuits) handle(ev event) {
 		}
 	case setUpOver:
 		ev.row.cancel = nil
+	case abandoned:
+		if r := c.byAsk[ev.ask]; r != nil {
+			r.reset(time.Now(), nil, ginnel.Cancelled, "the client gave up")
+			c.step(label.Unroute{Circuit: r.circuit, Generation: r.generation})
+		}
 	}
 }
 

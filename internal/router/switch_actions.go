@@ -71,13 +71,21 @@ func (c *circuits) grant(a label.Grant) {
 func (c *circuits) install(now time.Time, a label.Install) {
 	rt := c.routing
 	r := &row{c: c, id: a.Row, circuit: a.Circuit, generation: a.Generation, role: rt.role}
-	if err := c.open(now, r, a.Ends); err != nil {
+	err := c.room(a.Ends)
+	if err == nil {
+		err = c.open(now, r, a.Ends)
+	}
+	if err != nil {
 		rt.fail(err)
 		c.refused = append(c.refused, r)
 		return
 	}
 	c.byID[a.Row] = r
 	c.rows.Add(1)
+	if in := rt.route.GetIngress(); in != nil {
+		r.ask = askKey{rt.ch.number, in.GetRequest()}
+		c.byAsk[r.ask] = r
+	}
 	if r.role != nil {
 		c.mu.Lock()
 		c.byRoute[routeKey{r.circuit, r.generation}] = r
@@ -94,6 +102,21 @@ func (c *circuits) install(now time.Time, a label.Install) {
 		return
 	}
 	c.setUp(rt, r)
+}
+
+// room reports why an identity may not have another row, or nil.
+func (c *circuits) room(ends [2]label.Entry) *ginnel.DialError {
+	for _, e := range ends {
+		if e.Kind != label.Edge {
+			continue
+		}
+		if identity := identityOf(e.Peer); c.rowsOf[identity] >= maxIdentityRows {
+			busy := ginnel.Errorf(ginnel.Busy, "router %s: identity %s has %d circuits", c.r.id, identity, c.rowsOf[identity])
+			busy.RetryAfter = time.Second
+			return busy
+		}
+	}
+	return nil
 }
 
 // open makes the parts of a row.
@@ -139,6 +162,9 @@ func (c *circuits) clear(now time.Time, r *row) {
 	r.cleared = true
 	delete(c.byID, r.id)
 	c.rows.Add(-1)
+	if c.byAsk[r.ask] == r {
+		delete(c.byAsk, r.ask)
+	}
 	c.mu.Lock()
 	delete(c.byRoute, routeKey{r.circuit, r.generation})
 	c.mu.Unlock()
@@ -163,6 +189,10 @@ func (c *circuits) clear(now time.Time, r *row) {
 func (c *circuits) beatFor(peer string, rows int) {
 	if peer == "" {
 		return
+	}
+	identity := identityOf(peer)
+	if c.rowsOf[identity] += rows; c.rowsOf[identity] == 0 {
+		delete(c.rowsOf, identity)
 	}
 	before := c.beats[peer]
 	if c.beats[peer] += rows; c.beats[peer] == 0 {
