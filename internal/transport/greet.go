@@ -55,7 +55,11 @@ func (c *Conn) Handshake(ctx context.Context, g Greeting) (Accepted, error) {
 		// What this end said goes out first: the peer, too, learns why.
 		c.settle(ctx.Done())
 		c.Close(err)
-		return Accepted{}, c.Err()
+		ended := c.Err()
+		if !errors.Is(ended, err) { // the peer hung up, which it may have had the same reason for
+			ended = fmt.Errorf("%w: %w", ended, err)
+		}
+		return Accepted{}, ended
 	}
 	return a, nil
 }
@@ -111,10 +115,10 @@ func (c *Conn) checkHello(own, hello *wire.Hello) error {
 func (c *Conn) decided(v *wire.Verdict, wrong error) error {
 	err := c.SendControl(&wire.Message{Body: &wire.Message_Verdict{Verdict: v}})
 	switch {
+	case wrong != nil: // which the peer may have found too, and hung up
+		return wrong
 	case err != nil:
 		return err
-	case wrong != nil:
-		return wrong
 	default:
 		return verdictError(v)
 	}
