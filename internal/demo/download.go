@@ -75,7 +75,7 @@ func (d *demo) download(ctx context.Context) error {
 			cancel()
 			for _, c := range []chan error{fetched, killed} {
 				if c != nil {
-					_ = <-c // it was cut off: its error says no more than err
+					<-c //nolint:errcheck // it was cut off: its error says no more than err
 				}
 			}
 			return err

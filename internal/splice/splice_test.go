@@ -103,7 +103,7 @@ func TestCopyEndsWhatHasAnEnd(t *testing.T) {
 	if err := Copy(near, strings.NewReader("")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := far.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("behind the end: %v", err)
 	}
 	var b bytes.Buffer

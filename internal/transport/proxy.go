@@ -19,7 +19,7 @@ import (
 	"github.com/ginnel/ginnel"
 )
 
-// ErrProxyAuth: the proxy wants a name and password, or other ones.
+// ErrProxyAuth says that the proxy wants a name and password, or other ones.
 var ErrProxyAuth = errors.New("proxy refuses name and password")
 
 // ProxyError says why a proxy opened no way to Target. It is ErrProxyAuth where
@@ -90,6 +90,11 @@ func ProxyOf(u *url.URL) (Proxy, error) {
 
 // IsZero reports whether p is none.
 func (p Proxy) IsZero() bool { return p.hostport == "" }
+
+// Equal reports whether both are the same, password included.
+func (p Proxy) Equal(other Proxy) bool {
+	return p.hostport == other.hostport && p.user.String() == other.user.String() && (p.user == nil) == (other.user == nil)
+}
 
 // String gives the URL without the password.
 func (p Proxy) String() string {
