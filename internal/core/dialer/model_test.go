@@ -226,10 +226,10 @@ func (m *model) tick() {
 		if r == nil {
 			return
 		}
-		switch {
-		case r.state == Connected: // it survived
+		switch r.state {
+		case Connected: // it survived
 			m.remove(r.key)
-		case r.state == Dialing: // it took too long
+		case Dialing: // it took too long
 			attempt := r.attempt
 			r.attempt = 0
 			m.do(Hangup{Key: r.key, Attempt: attempt})

@@ -126,7 +126,7 @@ var alphabets = []struct {
 }{
 	{
 		"five events", 5,
-		[]letter{list, disable, connect, lose, fail, succeed},
+		[]letter{list, disable, remove, connect, lose, fail, succeed},
 		[]op{{letter: due}},
 	},
 	{
