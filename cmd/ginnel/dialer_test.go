@@ -25,12 +25,14 @@ func (f fakeDialer) ValidateDials(context.Context) ([]api.Dial, error) { return 
 func (f fakeDialer) InspectDial(context.Context, ginnel.RouterID) (api.Dial, error) {
 	return f.dials[0], nil
 }
+
 func (f fakeDialer) Redial(_ context.Context, id ginnel.RouterID) error {
 	if id != f.dials[0].Router {
 		return api.Problemf(ginnel.KindNotFound, "router %s: not found", id)
 	}
 	return nil
 }
+
 func (f fakeDialer) WatchDials(context.Context) iter.Seq[api.DialEvent] {
 	return func(yield func(api.DialEvent) bool) {
 		for _, d := range f.dials {

@@ -493,8 +493,12 @@ func (n *network) dialer() {
 // nouns: list, show and delete of all that was made, for people and programs.
 func (n *network) nouns() {
 	for _, noun := range []struct{ name, id string }{
-		{"policy", "staff-web"}, {"terminator", "web@r2"}, {"service", "web"},
-		{"identity", "alice"}, {"link", "r1/r2/0"}, {"router", "r2"},
+		{"policy", "staff-web"},
+		{"terminator", "web@r2"},
+		{"service", "web"},
+		{"identity", "alice"},
+		{"link", "r1/r2/0"},
+		{"router", "r2"},
 	} {
 		if got := n.run(noun.name, "list"); !strings.HasPrefix(got, strings.ToUpper(noun.name)) || !strings.Contains(got, "\n"+noun.id+" ") {
 			n.Errorf("%s list: %s", noun.name, got)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,7 +54,7 @@ func (p *place) in(t *testing.T) *place { return &place{t, p.dir, p.env} }
 
 // with gives the place with one more variable in the environment.
 func (p *place) with(kv string) *place {
-	return &place{p.T, p.dir, append(p.env[:len(p.env):len(p.env)], kv)}
+	return &place{p.T, p.dir, append(slices.Clip(p.env), kv)}
 }
 
 func (p *place) path(name string) string { return filepath.Join(p.dir, name) }

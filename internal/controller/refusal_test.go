@@ -240,7 +240,6 @@ func TestBadAddressesAreNotStored(t *testing.T) {
 		if _, ok := b.store.View().Routers().Get("bad"); ok {
 			t.Error("a router with a bad address was made")
 		}
-
 	})
 }
 

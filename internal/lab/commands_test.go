@@ -59,9 +59,16 @@ func TestCommands(t *testing.T) {
 		do(lab.Command{Do: "up", Name: "r2", Other: "r1"})
 		do(lab.Command{Do: "latency", Name: "r1", Other: "r2", Latency: time.Millisecond})
 		for _, c := range []lab.Command{
-			{Do: "kill", Name: "nobody"}, {Do: "start", Name: "nobody"}, {Do: "silence", Name: "nobody"}, {Do: "resume", Name: "nobody"},
-			{Do: "identity", Name: "nobody"}, {Do: "identity", Name: "r1"}, {Do: "down", Name: "r1", Other: "r4"},
-			{Do: "down", Name: "r1", Other: "c1"}, {Do: "silence", Name: "r3"}, {Do: "dance", Name: "r1"},
+			{Do: "kill", Name: "nobody"},
+			{Do: "start", Name: "nobody"},
+			{Do: "silence", Name: "nobody"},
+			{Do: "resume", Name: "nobody"},
+			{Do: "identity", Name: "nobody"},
+			{Do: "identity", Name: "r1"},
+			{Do: "down", Name: "r1", Other: "r4"},
+			{Do: "down", Name: "r1", Other: "c1"},
+			{Do: "silence", Name: "r3"},
+			{Do: "dance", Name: "r1"},
 		} {
 			if _, err := send(c); err == nil {
 				t.Errorf("%+v is no error", c)

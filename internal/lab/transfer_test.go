@@ -46,7 +46,7 @@ func transfer(conn net.Conn, size int, fault func() error) (gap time.Duration, e
 		}
 		n += m
 		switch {
-		case err == io.EOF && n == size:
+		case errors.Is(err, io.EOF) && n == size:
 			return gap, nil
 		case err != nil:
 			return gap, fmt.Errorf("after %d of %d bytes, the longest gap %s: %w", n, size, gap, err)
