@@ -46,10 +46,25 @@ func (c *Conn) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.tls.Read(p)
+	if errors.Is(err, io.EOF) {
+		err = c.waitEnd()
+	}
 	if err != nil {
 		err = c.cause(err)
 	}
 	return n, err
+}
+
+// waitEnd waits, behind TLS's own end, for that of the stream, which is on its way.
+// So whoever ends the other direction because this one has ended does it behind
+// our last ACK, and neither end needs a rest.
+func (c *Conn) waitEnd() error {
+	var behind [64]byte // nothing comes: what does is no part of TLS
+	for {
+		if _, err := c.stream.Read(behind[:]); err != nil {
+			return err
+		}
+	}
 }
 
 // Write sends p in records that fill a frame each. It waits while the window is
