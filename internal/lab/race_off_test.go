@@ -5,5 +5,7 @@
 
 package lab_test
 
-// slack is how much longer than it may, anything may take.
-const slack = 1
+// slack is how much longer than it may, all may take on a machine that has other
+// things to do: a test that fails there tells nothing. On one that has not, the
+// gaps are a third of a second, and three seconds where a router is silent.
+const slack = 2

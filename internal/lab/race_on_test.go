@@ -5,6 +5,6 @@
 
 package lab_test
 
-// slack is how much longer than it may, all takes with the race detector on a
+// slack is how much longer than it may, all may take with the race detector on a
 // machine that has other things to do.
 const slack = 4
