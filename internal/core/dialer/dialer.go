@@ -21,7 +21,7 @@ var (
 )
 
 // tickBatch is how many due entries one Tick handles at most.
-const tickBatch = 256
+const tickBatch = 128
 
 // keepActions is how many actions a step's buffer may hold to be used again.
 const keepActions = 4096

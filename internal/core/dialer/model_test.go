@@ -221,7 +221,7 @@ func (m *model) tick() {
 		m.scanned, m.found = m.now, 0
 		m.do(Scan{Scan: m.scan})
 	}
-	for range 256 {
+	for range tickBatch {
 		r := m.first(func(r *modelRouter) bool { return !r.waiting && r.due <= m.now })
 		if r == nil {
 			return
