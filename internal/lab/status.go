@@ -6,7 +6,6 @@ package lab
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/ginnel/ginnel"
 )
@@ -51,10 +50,10 @@ type LinkStatus struct {
 
 // PathStatus is how two routers see each other, whatever their links.
 type PathStatus struct {
-	A       string        `json:"a"`
-	B       string        `json:"b"`
-	Down    bool          `json:"down"`
-	Latency time.Duration `json:"latency"` // added round-trip time
+	A       string `json:"a"`
+	B       string `json:"b"`
+	Down    bool   `json:"down"`
+	Latency string `json:"latency"` // added round-trip time
 }
 
 // ClientStatus is one identity that hosts or tunnels.
@@ -104,7 +103,7 @@ func (l *Lab) pathStatus() []PathStatus {
 	defer l.pathsMu.Unlock()
 	all := []PathStatus{}
 	for pair, p := range l.paths {
-		all = append(all, PathStatus{A: pair.a, B: pair.b, Down: p.down, Latency: p.latency})
+		all = append(all, PathStatus{A: pair.a, B: pair.b, Down: p.down, Latency: p.latency.String()})
 	}
 	slices.SortFunc(all, func(x, y PathStatus) int { return cmp.Or(cmp.Compare(x.A, y.A), cmp.Compare(x.B, y.B)) })
 	return all
