@@ -46,6 +46,15 @@ cases: build
 bench: build
 	@./bin/ginnel perf bench $(BENCH)
 
+# Faults at random under bulk data, with a seed to make them again:
+# make chaos SECONDS=600 [SEED=n].
+SECONDS ?= 60
+SEED    ?=
+.PHONY: chaos
+chaos:
+	GINNEL_CHAOS_SECONDS=$(SECONDS) GINNEL_CHAOS_SEED=$(SEED) \
+		$(GO) test -race -count=1 -timeout 0 -v -run '^TestChaos$$' ./internal/lab
+
 # The linter is built on first use, which takes minutes.
 .PHONY: lint
 lint:

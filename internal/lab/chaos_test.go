@@ -1,0 +1,130 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lab_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/lab"
+	"github.com/ginnel/ginnel/sdk"
+)
+
+// chaosTime is how long faults are made, unless GINNEL_CHAOS_SECONDS says.
+const chaosTime = 8 * time.Second
+
+// setting gives a number out of the environment.
+func setting(t *testing.T, name string, unset uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return unset
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// fault is something that is broken and mended again.
+type fault struct {
+	name        string
+	broken, fix func() error
+}
+
+// anyFault draws one that circuits must survive when it comes alone.
+func (w *world) anyFault(rng *rand.Rand) fault {
+	router := fmt.Sprint("r", 1+rng.IntN(4))
+	link := [][2]string{{"r1", "r2"}, {"r2", "r4"}, {"r1", "r3"}, {"r3", "r4"}}[rng.IntN(4)]
+	switch rng.IntN(4) {
+	case 0:
+		return fault{"kill " + router, func() error { return w.Kill(router) }, func() error { return w.Start(router) }}
+	case 1:
+		return fault{"silence " + router, func() error { return w.Silence(router) }, func() error { return w.Resume(router) }}
+	case 2:
+		return fault{"kill c1", func() error { return w.Kill("c1") }, func() error { return w.Start("c1") }}
+	default:
+		return fault{
+			"link " + link[0] + "-" + link[1] + " down",
+			func() error { return w.LinkDown(link[0], link[1]) }, func() error { return w.LinkUp(link[0], link[1]) },
+		}
+	}
+}
+
+// TestChaos breaks one thing after the other at random while bulk data flows both
+// ways: every byte of every circuit arrives. `make chaos` runs it for longer; the
+// seed it prints, given as GINNEL_CHAOS_SEED, makes the same faults again.
+func TestChaos(t *testing.T) {
+	seed := setting(t, "GINNEL_CHAOS_SEED", rand.Uint64())
+	length := time.Duration(setting(t, "GINNEL_CHAOS_SECONDS", uint64(chaosTime/time.Second))) * time.Second
+	t.Logf("GINNEL_CHAOS_SEED=%d GINNEL_CHAOS_SECONDS=%d", seed, length/time.Second)
+	w := open(t, diamond, lab.Options{})
+	client := w.clientAt("alice", "r1")
+	w.dialable(5*time.Second, client, "hosted")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var running sync.WaitGroup
+	var circuits, refused atomic.Int32
+	for range 4 {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				w.chaosCircuit(ctx, client, &circuits, &refused)
+			}
+		})
+	}
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for began := time.Now(); time.Since(began) < length && !t.Failed(); {
+		f := w.anyFault(rng)
+		lasts := time.Duration(100+rng.IntN(4000)) * time.Millisecond
+		t.Logf("%6.2fs %s for %s", time.Since(began).Seconds(), f.name, lasts)
+		w.must(f.broken())
+		<-time.After(lasts)
+		w.must(f.fix())
+		w.ready(40 * time.Second)
+		// A host that lost its edge router attaches and binds again.
+		w.bound("hosted", 2)
+	}
+	cancel()
+	running.Wait()
+	t.Logf("%d circuits, %d dials refused meanwhile", circuits.Load(), refused.Load())
+	if circuits.Load() == 0 {
+		t.Error("no circuit carried anything")
+	}
+	w.dialable(10*time.Second, client, "hosted")
+}
+
+// chaosCircuit carries a few megabytes over a new circuit. A dial may fail while
+// something is broken; a circuit may not.
+func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, circuits, refused *atomic.Int32) {
+	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := client.DialService(dial, ginnel.ServiceID("hosted"), sdk.DialOptions{})
+	if err != nil {
+		if d, ok := errors.AsType[*ginnel.DialError](err); !ok || d.Code == ginnel.NotAuthenticated || d.Code == ginnel.StaleGeneration {
+			w.t.Errorf("dial: %v", err)
+		}
+		refused.Add(1)
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := transfer(conn, 4<<20, func() error { return nil }); err != nil {
+		w.t.Errorf("circuit %s: %v", conn.Circuit(), err)
+		return
+	}
+	circuits.Add(1)
+}
