@@ -24,7 +24,8 @@ import (
 // Options is how a Client works. The zero value is usable.
 type Options struct {
 	// DialNetwork opens the TCP connections to edge routers, for programs that
-	// have to go through a proxy; network is "tcp", address HOST:PORT.
+	// have to go through a proxy (see DialThrough); network is "tcp", address
+	// HOST:PORT.
 	// Nil: the operating system.
 	DialNetwork func(ctx context.Context, network, address string) (net.Conn, error)
 	// Log takes what goes on. Nil: nothing is logged.

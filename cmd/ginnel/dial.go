@@ -59,11 +59,12 @@ func newDialCmd() *cobra.Command {
 // identityFlag adds the flag for the identity file.
 func identityFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "identity", "", "identity file (default $"+identityEnv+")")
+	proxyFlag(cmd)
 }
 
 // openClient gives a client for the identity in a file. The file follows the
 // identity: a renewed certificate and other edge routers are written to it.
-func openClient(file string, log *slog.Logger) (*sdk.Client, error) {
+func openClient(cmd *cobra.Command, file string, log *slog.Logger) (*sdk.Client, error) {
 	if file == "" {
 		file = os.Getenv(identityEnv)
 	}
@@ -75,10 +76,14 @@ func openClient(file string, log *slog.Logger) (*sdk.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	dial, err := proxyOf(cmd)
+	if err != nil {
+		return nil, err
+	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return sdk.New(identity, sdk.Options{Log: log, Renewed: func(i *sdk.Identity) {
+	return sdk.New(identity, sdk.Options{DialNetwork: dial, Log: log, Renewed: func(i *sdk.Identity) {
 		if err := i.Save(file); err != nil {
 			log.Warn("identity file not written", "file", file, "err", err)
 		}
@@ -89,7 +94,7 @@ func dialService(cmd *cobra.Command, service string, f dialFlags) error {
 	if f.timeout <= 0 {
 		return usagef("--timeout %s: want more than 0", f.timeout)
 	}
-	client, err := openClient(f.identity, nil)
+	client, err := openClient(cmd, f.identity, nil)
 	if err != nil {
 		return err
 	}

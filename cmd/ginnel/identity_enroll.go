@@ -27,13 +27,22 @@ func newIdentityEnrollCmd() *cobra.Command {
 		Long:  identityEnrollHelp,
 		Args:  cobra.ExactArgs(1),
 	}
+	proxyFlag(cmd)
 	out := cmd.Flags().StringP("output", "o", "", "write the identity file there, readable by its owner only")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		token, err := readToken(args[0], cmd.InOrStdin())
 		if err != nil {
 			return err
 		}
-		identity, err := sdk.Enroll(cmd.Context(), string(token))
+		dial, err := proxyOf(cmd)
+		if err != nil {
+			return err
+		}
+		var options []sdk.Option
+		if dial != nil {
+			options = append(options, sdk.WithDialNetwork(dial))
+		}
+		identity, err := sdk.Enroll(cmd.Context(), string(token), options...)
 		if err != nil {
 			return adviseEnroll(token, err)
 		}

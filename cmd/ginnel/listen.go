@@ -69,7 +69,7 @@ func listenService(cmd *cobra.Command, service string, f listenFlags, log *slog.
 	if _, err := ginnel.ParsePrecedence(f.opts.Precedence); err != nil {
 		return usagef("--precedence: %s", err)
 	}
-	client, err := openClient(f.identity, log)
+	client, err := openClient(cmd, f.identity, log)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func newPerfServerCmd() *cobra.Command {
 		if cmd.Flags().Changed("listen") {
 			return usagef("give either --listen or --service")
 		}
-		client, err := openClient(identity, stderrLog(cmd, slog.LevelWarn))
+		client, err := openClient(cmd, identity, stderrLog(cmd, slog.LevelWarn))
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func newPerfClientCmd() *cobra.Command {
 		case c.check() != nil:
 			return usageError{c.check()}
 		case *service != "":
-			client, err := openClient(identity, stderrLog(cmd, slog.LevelWarn))
+			client, err := openClient(cmd, identity, stderrLog(cmd, slog.LevelWarn))
 			if err != nil {
 				return err
 			}

@@ -132,7 +132,7 @@ func runTunnel(cmd *cobra.Command, f tunnelFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	client, err := openClient(f.identity, log)
+	client, err := openClient(cmd, f.identity, log)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func (n *controllerNode) begun(ctx context.Context) error {
 	}
 	ctx = n.begin(ctx, g)
 	n.now.Store(c)
-	server := &http.Server{Handler: api.New(c.Backend(), n.lab.opts.Software), ReadHeaderTimeout: api.HeaderTimeout}
+	server := &http.Server{Handler: c.API(), ReadHeaderTimeout: api.HeaderTimeout}
 	n.run(func() error {
 		_ = server.Serve(socket)
 		return nil

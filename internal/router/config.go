@@ -11,6 +11,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/dialer"
+	"github.com/ginnel/ginnel/internal/transport"
 )
 
 // The longest delays between dials of one controller and of one link.
@@ -31,6 +32,9 @@ type Config struct {
 	// Controllers are dialed, all of them, for as long as the router runs. Nil
 	// where it does not listen: what the token says.
 	Controllers []ginnel.Address
+	// DialProxy is what dials of controllers and routers go through; zero: none.
+	// Hosted terminators are reached without it.
+	DialProxy transport.Proxy
 	// Groups of the advertised addresses, by which controllers choose whom to
 	// dial; empty: ginnel.DefaultGroup.
 	Groups []string

@@ -12,12 +12,17 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/dialer"
+	"github.com/ginnel/ginnel/internal/transport"
 )
 
 func TestParseConfig(t *testing.T) {
 	yes, patience := true, DefaultDialer()
 	patience.MaxRetryInterval, patience.DialSpread = 10*time.Second, 0.1
 	defaults := DefaultDialer()
+	proxy, err := transport.ParseProxy("http://bob:s3cret@proxy:3128")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name, text string
 		want       Config
@@ -30,6 +35,7 @@ listen: "[::1]:7001"
 advertise: ["tls:[::1]:7001", tls:r1.example:7001]
 controllers:
   - tls:c1.example:7000
+dialProxy: http://bob:s3cret@proxy:3128
 groups: [default, west]
 linkGroups: [core]
 edge: true
@@ -39,6 +45,7 @@ dialer:
 `, Config{
 			Listen: "[::1]:7001", Advertise: []ginnel.Address{"tls:[::1]:7001", "tls:r1.example:7001"},
 			Controllers: []ginnel.Address{"tls:c1.example:7000"}, Groups: []string{"default", "west"},
+			DialProxy:  proxy,
 			LinkGroups: []string{"core"}, Edge: &yes, Dialer: &patience,
 		}},
 		{"empty list is not nothing", "advertise: []\n", Config{Advertise: []ginnel.Address{}, Dialer: &defaults}},
@@ -81,6 +88,9 @@ func TestParseConfigTellsAllThatIsWrong(t *testing.T) {
 			"f.yaml:1: advertise: nothing listens there: set listen",
 			"f.yaml:3: controllers[1]: tls:c:1 is named twice",
 			"f.yaml:2: edge: SDKs could not connect: set listen",
+		}},
+		{"a proxy, whose password is not shown", "dialProxy: https://bob:s3cret@proxy:3128\n", []string{
+			`f.yaml:1: dialProxy: "https://bob:xxxxx@proxy:3128" is no HTTP proxy: want http://[USER:PASSWORD@]HOST:PORT`,
 		}},
 		{"syntax", "listen: a\nlisten: b\n", []string{`f.yaml:2: mapping key "listen" already defined at [1:1]`}},
 		{"a list", "- a\n", []string{"f.yaml:1: want keys and values"}},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/dialer"
+	"github.com/ginnel/ginnel/internal/transport"
 )
 
 // ConfigFile is the name of the configuration in a router's directory.
@@ -29,6 +30,7 @@ type configFile struct {
 	Listen      string           `yaml:"listen"`
 	Advertise   []ginnel.Address `yaml:"advertise"`
 	Controllers []ginnel.Address `yaml:"controllers"`
+	DialProxy   string           `yaml:"dialProxy"`
 	Groups      []string         `yaml:"groups"`
 	LinkGroups  []string         `yaml:"linkGroups"`
 	Edge        *bool            `yaml:"edge"`
@@ -44,6 +46,12 @@ func ParseConfig(file string, text []byte) (Config, error) {
 	cfg := Config{
 		Listen: f.Listen, Advertise: f.Advertise, Controllers: f.Controllers,
 		Groups: f.Groups, LinkGroups: f.LinkGroups, Edge: f.Edge, Dialer: &f.Dialer,
+	}
+	if f.DialProxy != "" {
+		var err error
+		if cfg.DialProxy, err = transport.ParseProxy(f.DialProxy); err != nil {
+			p.wrong(p.lines["dialProxy"], "dialProxy: %s", err)
+		}
 	}
 	p.refuse(cfg.Validate())
 	if len(p.errs) > 0 {
@@ -205,6 +213,9 @@ const configText = `# Configuration of a Ginnel router. What is absent has its d
 # Controllers that the router dials. Those that dial it need not be named.
 {{if .Controllers}}controllers:{{range .Controllers}}
   - {{quote .}}{{end}}{{else}}#controllers: ["tls:controller.example:7000"]{{end}}
+
+# An HTTP proxy that opens the way to controllers and routers by CONNECT.
+#dialProxy: "http://USER:PASSWORD@proxy.example:3128"
 
 # Groups of the advertised addresses: a controller dials those of its groups.
 {{if .Groups}}groups:{{range .Groups}}

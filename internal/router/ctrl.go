@@ -103,7 +103,7 @@ func (c *ctrl) dial(ctx context.Context, key dialer.Key, address ginnel.Address)
 	}
 	holder := r.self.held()
 	want := ginnel.Peer{Role: ginnel.RoleController}
-	conn, err := transport.DialFramed(ctx, r.net, address.HostPort(),
+	conn, err := transport.DialFramed(ctx, r.out, address.HostPort(),
 		pki.ClientConfig(holder, time.Now, want, wire.ALPNCtrl), transport.IdentifyBy(holder))
 	if err != nil {
 		return 0, err

@@ -197,7 +197,7 @@ func (e *enrollee) enrollAt(ctx context.Context, address ginnel.Address) error {
 		secret = e.token.Secret
 	}
 	want := ginnel.Peer{Role: ginnel.RoleController}
-	t, err := transport.Dial(ctx, e.r.net, address.HostPort(), pki.EnrollClientConfig(cert, e.anchor, want, time.Now))
+	t, err := transport.Dial(ctx, e.r.out, address.HostPort(), pki.EnrollClientConfig(cert, e.anchor, want, time.Now))
 	if err != nil {
 		return fmt.Errorf("enroll: %w", err)
 	}

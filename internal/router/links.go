@@ -188,7 +188,7 @@ func (ls *links) dial(ctx context.Context, key dialer.Key, address ginnel.Addres
 		return 0, errUnlinked
 	}
 	want := ginnel.Peer{Role: ginnel.RoleRouter, ID: peer}
-	conn, err := transport.DialFramed(ctx, r.net, address.HostPort(),
+	conn, err := transport.DialFramed(ctx, r.out, address.HostPort(),
 		pki.ClientConfig(holder, time.Now, want, wire.ALPNLink), transport.IdentifyBy(holder))
 	if err != nil {
 		return 0, err

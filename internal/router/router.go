@@ -42,6 +42,7 @@ type Router struct {
 	netID    ginnel.NetworkID
 	boot     ginnel.BootID
 	net      transport.Network
+	out      transport.Network // for dials of controllers and routers
 	log      *slog.Logger
 	software string
 	changes  changes
@@ -74,7 +75,7 @@ func New(opts Options) (*Router, error) {
 		return nil, err
 	}
 	r := &Router{
-		cfg: opts.Config, net: opts.Network, log: opts.Log, software: opts.Software, boot: newBoot(),
+		cfg: opts.Config, net: opts.Network, out: opts.Config.DialProxy.Network(opts.Network), log: opts.Log, software: opts.Software, boot: newBoot(),
 	}
 	self, err := newEnrollee(r, opts.Credentials, opts.Token)
 	if err != nil {

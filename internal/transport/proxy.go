@@ -75,15 +75,19 @@ func ParseProxy(text string) (Proxy, error) {
 
 // ProxyOf gives the proxy at a URL. Without a port it is 80.
 func ProxyOf(u *url.URL) (Proxy, error) {
-	if u.Scheme != "http" || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
-		return Proxy{}, fmt.Errorf("%q is no HTTP proxy", u.Redacted())
+	if u.Host == "" { // all of it may be a password
+		return Proxy{}, errors.New("no URL of an HTTP proxy")
+	}
+	wrong := fmt.Errorf("%q is no HTTP proxy", u.Redacted())
+	if u.Scheme != "http" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
+		return Proxy{}, wrong
 	}
 	hostport := u.Host
 	if u.Port() == "" {
 		hostport = net.JoinHostPort(u.Hostname(), "80")
 	}
 	if _, err := ginnel.ParseAddress("http:"+hostport, false, "http"); err != nil {
-		return Proxy{}, fmt.Errorf("%q is no HTTP proxy", u.Redacted())
+		return Proxy{}, wrong
 	}
 	return Proxy{hostport: hostport, user: u.User}, nil
 }
@@ -169,7 +173,7 @@ func (p Proxy) connect(c net.Conn, hostport string) (status int, err error) {
 		return 0, err
 	}
 	r := bufio.NewReader(io.LimitReader(c, maxProxyAnswer))
-	answer, err := http.ReadResponse(r, &http.Request{Method: http.MethodConnect})
+	answer, err := http.ReadResponse(r, &http.Request{Method: http.MethodConnect}) //nolint:bodyclose // closing it would read on
 	if err != nil {
 		return 0, fmt.Errorf("answer: %w", err)
 	}

@@ -208,7 +208,8 @@ func TestProxyHidesItsPassword(t *testing.T) {
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "proxy", p)
 	_, bad := ParseProxy("http://alice:s3cret@a:x")
 	_, other := ParseProxy("ftp://alice:s3cret@a:1")
-	for _, shown := range []string{string(text), log.String(), fmt.Sprint(p), fmt.Sprintf("%v %s", p, p), bad.Error(), other.Error()} {
+	_, opaque := ParseProxy("alice:s3cret@a:1")
+	for _, shown := range []string{string(text), log.String(), fmt.Sprint(p), fmt.Sprintf("%v %s", p, p), bad.Error(), other.Error(), opaque.Error()} {
 		if strings.Contains(shown, "s3cret") {
 			t.Errorf("shown: %s", shown)
 		}
