@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ginnel/ginnel/internal/core/flow"
+	"github.com/ginnel/ginnel/internal/wire"
 )
 
 // lazy is a hop that keeps what comes with a Batch until that is flushed, or
@@ -38,6 +39,8 @@ func (l *lazy) Flush() {
 	defer l.mu.Unlock()
 	l.releaseLocked()
 }
+
+func (*lazy) Wake(c chan struct{}) { wake(c) }
 
 func (l *lazy) releaseLocked() {
 	l.most = max(l.most, len(l.held))
@@ -122,4 +125,70 @@ func TestFailedWriteLeavesNothingGathered(t *testing.T) {
 	if len(hop.held) != 0 {
 		t.Errorf("%d frames wait, want none", len(hop.held))
 	}
+}
+
+func TestReadGivesAllRecordsThatHaveCome(t *testing.T) {
+	client, host, _, step := lazyPair(t)
+	for _, text := range []string{"one", "two", "three"} {
+		if _, err := client.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step()
+	buf := make([]byte, 2*wire.MaxRecord)
+	if n, err := host.Read(buf); string(buf[:n]) != "onetwothree" || err != nil {
+		t.Errorf("Read() = %q, %v", buf[:n], err)
+	}
+}
+
+// A record of which a part has come is left for the next Read, and so is the end.
+func TestReadDoesNotWaitForMoreThanOneRecord(t *testing.T) {
+	client, host, hop, step := lazyPair(t)
+	for _, text := range []string{"one", "two"} {
+		if _, err := client.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	late := hop.splitSecond(t)
+	step()
+	buf := make([]byte, 2*wire.MaxRecord)
+	if n, err := host.Read(buf); string(buf[:n]) != "one" || err != nil {
+		t.Errorf("Read() = %q, %v", buf[:n], err)
+	}
+	for _, frame := range late {
+		hop.direct.Ordered(nil, frame)
+	}
+	step()
+	if n, err := host.Read(buf); string(buf[:n]) != "two" || err != nil {
+		t.Errorf("Read() = %q, %v", buf[:n], err)
+	}
+	if n, err := host.Read(buf); n != 0 || err != io.EOF {
+		t.Errorf("Read() = %d, %v, want the end", n, err)
+	}
+}
+
+// splitSecond cuts the second DATA frame that waits in two, and takes the later
+// half and all behind it away.
+func (l *lazy) splitSecond(t *testing.T) (late [][]byte) {
+	l.direct.mu.Lock()
+	defer l.direct.mu.Unlock()
+	for i, frame := range l.queue[1:] {
+		h, err := wire.ParseHeader(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Type != wire.Data {
+			continue
+		}
+		payload, half := frame[wire.HeaderSize:], h.Length/2
+		late = append(late, wire.AppendFrame(nil, h.Label, wire.Data, 0, payload[half:]))
+		late = append(late, l.queue[1+i+1:]...)
+		l.queue = append(l.queue[:1+i:1+i], wire.AppendFrame(nil, h.Label, wire.Data, 0, payload[:half]))
+		return late
+	}
+	t.Fatal("there is no second frame")
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,7 @@ type Conn struct {
 
 	shaken  atomic.Bool   // the handshake is complete
 	closed  atomic.Bool   // Close was called after that
+	reading sync.Mutex    // held while a Read is under way
 	writing chan struct{} // holds one while a Write or CloseWrite is under way
 	ended   bool          // CloseWrite was called
 }
@@ -40,19 +42,32 @@ func (c *Conn) Stream() *Stream { return c.stream }
 
 // Read reads what the other end wrote; io.EOF when it has ended its stream.
 // The first Read waits for the handshake, and fails when the other end is not
-// who the ticket names.
+// who the ticket names. It gives several records at once when they have come and
+// p has room for them.
 func (c *Conn) Read(p []byte) (int, error) {
 	if err := c.stream.waitHandshake(&c.stream.readBy); err != nil {
 		return 0, err
 	}
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	n, err := c.tls.Read(p)
 	if errors.Is(err, io.EOF) {
 		err = c.waitEnd()
 	}
 	if err != nil {
-		err = c.cause(err)
+		return n, c.cause(err)
 	}
-	return n, err
+	if len(p)-n < wire.MaxRecord {
+		return n, nil
+	}
+	c.stream.hurry(true)
+	defer c.stream.hurry(false)
+	for err == nil && len(p)-n >= wire.MaxRecord {
+		var m int
+		m, err = c.tls.Read(p[n:]) // an error that lasts comes again
+		n += m
+	}
+	return n, nil
 }
 
 // waitEnd waits, behind TLS's own end, for that of the stream, which is on its way.

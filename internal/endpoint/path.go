@@ -94,12 +94,20 @@ func (s *Stream) delivered(n uint64) {
 	}
 }
 
+// soonEnough is how many bytes are worth waking a reader before all that is at
+// hand has been looked at: two records.
+const soonEnough = 2 * wire.MaxRecord
+
 func (s *Stream) receive(now time.Time, payload []byte) {
 	if s.closing {
 		s.flow.Consume(now, len(payload))
 		return
 	}
 	s.inbox.Put(payload)
+	if s.batch != nil && s.inbox.Len() < soonEnough {
+		s.batch.Wake(s.readWake) // a reader that is woken for each record costs more than the record
+		return
+	}
 	wake(s.readWake)
 }
 

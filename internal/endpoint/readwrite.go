@@ -63,8 +63,24 @@ func (s *Stream) read(p []byte) (int, error) {
 		return 0, io.EOF
 	case s.flow == nil:
 		return 0, s.turn()
+	case s.hasty:
+		return 0, nothingYet{}
 	}
 	return 0, nil
+}
+
+// nothingYet is what a Read gives that must not wait. TLS goes on after it.
+type nothingYet struct{}
+
+func (nothingYet) Error() string   { return "nothing has come yet" }
+func (nothingYet) Timeout() bool   { return true }
+func (nothingYet) Temporary() bool { return true }
+
+// hurry makes Read give nothingYet in place of waiting, or ends that.
+func (s *Stream) hurry(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hasty = on
 }
 
 // turn ends the early flight: a handshake that reads has written all it can.

@@ -39,6 +39,8 @@ type Hop interface {
 type Batch interface {
 	// Flush writes what was gathered. It does not wait for the network.
 	Flush()
+	// Wake sends to c, which has room for one, when it is flushed, unless that is full.
+	Wake(c chan struct{})
 }
 
 // Config is what all streams of a process share, and what one is told.
@@ -127,6 +129,7 @@ type Stream struct {
 	handshake           chan struct{} // closed when the handshake is over
 	done                chan struct{}
 	scratch             [32]byte // for small frames
+	hasty               bool     // Read does not wait
 
 	batch   Batch // of the call under way; nil: frames go out at once
 	own     Batch // of Write; nil until it gathers

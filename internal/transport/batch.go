@@ -13,6 +13,7 @@ const maxDirty = 64
 // stands for no gathering: each frame is written at once.
 type Batch struct {
 	conns []*Conn
+	wakes []chan struct{}
 }
 
 // add takes c for the next Flush, or reports false when there is no room.
@@ -27,6 +28,25 @@ func (b *Batch) add(c *Conn) bool {
 	return true
 }
 
+// Wake sends to c, which has room for one, at the next Flush, unless c is full
+// then: who reads what this goroutine brings is woken once for all of it.
+func (b *Batch) Wake(c chan struct{}) {
+	switch {
+	case b == nil || len(b.wakes) == maxDirty:
+		ring(c)
+	case slices.Contains(b.wakes, c):
+	default:
+		b.wakes = append(b.wakes, c)
+	}
+}
+
+func ring(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // Flush writes what was gathered, without waiting. Run does it for the Batch it
 // hands out, just before it waits for the network.
 func (b *Batch) Flush() {
@@ -35,4 +55,9 @@ func (b *Batch) Flush() {
 		c.flush()
 	}
 	b.conns = b.conns[:0]
+	for i, c := range b.wakes {
+		b.wakes[i] = nil
+		ring(c)
+	}
+	b.wakes = b.wakes[:0]
 }
