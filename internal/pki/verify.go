@@ -78,14 +78,17 @@ func verifyChain(leaf, ca *x509.Certificate, at time.Time) error {
 	if leaf.IsCA {
 		return fmt.Errorf("%w: a CA certificate in place of a leaf", ErrStranger)
 	}
-	roots := x509.NewCertPool()
-	roots.AddCert(ca)
 	// Every leaf is good for both ends of a connection, so both are asked for.
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
 		if !slices.Contains(leaf.ExtKeyUsage, usage) {
 			return fmt.Errorf("%w: leaf is not for TLS at both ends", ErrStranger)
 		}
 	}
+	if chains.has(leaf, ca, at) {
+		return nil
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(ca)
 	_, err := leaf.Verify(x509.VerifyOptions{
 		Roots:       roots,
 		CurrentTime: at,
@@ -94,6 +97,7 @@ func verifyChain(leaf, ca *x509.Certificate, at time.Time) error {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case err == nil:
+		chains.add(leaf, ca)
 		return nil
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && leaf.CheckSignatureFrom(ca) == nil:
 		return fmt.Errorf("%w: it is from %s to %s, and now is %s", ErrExpired,
