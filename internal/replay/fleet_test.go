@@ -50,7 +50,7 @@ func TestFleetFigures(t *testing.T) {
 	if c.BytesPerRouter < 100 || c.BytesPerRouter >= 250 {
 		t.Errorf("%g bytes a router", c.BytesPerRouter)
 	}
-	if !(0 < *c.T50 && *c.T50 < *c.T99 && *c.T99 <= *c.T100) {
+	if *c.T50 <= 0 || *c.T50 >= *c.T99 || *c.T99 > *c.T100 {
 		t.Errorf("t50 %s, t99 %s, t100 %s", c.T50, c.T99, c.T100)
 	}
 	var keys map[string]any

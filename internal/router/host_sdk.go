@@ -32,12 +32,8 @@ func (rt *routing) ask(ctx context.Context, r *row) ([]byte, error) {
 // faulty reports whether a failure says something about the terminator, and not
 // about who dialed: no identity makes others avoid a host by dialing it in vain.
 func faulty(code ginnel.Code) bool {
-	switch code {
-	case ginnel.Cancelled, ginnel.RouterErrInvalidTerminator, ginnel.NotAuthenticated, ginnel.StaleGeneration:
-		return false
-	default:
-		return true
-	}
+	return code != ginnel.Cancelled && code != ginnel.RouterErrInvalidTerminator &&
+		code != ginnel.NotAuthenticated && code != ginnel.StaleGeneration
 }
 
 func (rt *routing) hostDial(ctx context.Context, r *row) ([]byte, *ginnel.DialError) {
