@@ -84,14 +84,40 @@ func newControllerInitCmd() *cobra.Command {
 	return cmd
 }
 
-// initController makes a network in a directory that holds none. The
-// administrator's file comes last: with it, all is there.
-func initController(ctx context.Context, dir string, network ginnel.NetworkID, name string) (err error) {
-	for _, file := range []string{pki.CAFile, caKeyFile, adminFile, storeDir} {
+// unfinishedFile is in a controller's directory while init makes a network there.
+const unfinishedFile = "init-unfinished"
+
+// initController makes a network in a directory that holds none. One that was
+// killed, or found the disk full, has made none yet: the next one starts anew.
+func initController(ctx context.Context, dir string, network ginnel.NetworkID, name string) error {
+	marker := filepath.Join(dir, unfinishedFile)
+	made := []string{pki.CAFile, caKeyFile, adminFile, storeDir}
+	if _, err := os.Lstat(marker); err == nil {
+		for _, file := range made {
+			if err := os.RemoveAll(filepath.Join(dir, file)); err != nil {
+				return fmt.Errorf("remove what an earlier init has left: %w", err)
+			}
+		}
+	}
+	for _, file := range made {
 		if _, err := os.Lstat(filepath.Join(dir, file)); !errors.Is(err, fs.ErrNotExist) {
 			return withHint(fmt.Errorf("%s holds a network already: it has %s", dir, file), "give another --dir")
 		}
 	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := pki.WriteFile(marker, nil, 0o600); err != nil {
+		return err
+	}
+	if err := foundNetwork(ctx, dir, network, name); err != nil {
+		return err
+	}
+	return os.Remove(marker)
+}
+
+// foundNetwork makes all that init makes.
+func foundNetwork(ctx context.Context, dir string, network ginnel.NetworkID, name string) (err error) {
 	ca, err := pki.NewCA(network, time.Now())
 	if err != nil {
 		return err
@@ -237,6 +263,10 @@ func controllerConfig(dir, file string) (controller.Config, error) {
 
 // loadController reads the credential and the CA in a controller's directory.
 func loadController(dir string) (*pki.Credential, *pki.CA, error) {
+	if _, err := os.Lstat(filepath.Join(dir, unfinishedFile)); err == nil {
+		return nil, nil, withHint(fmt.Errorf("%s holds half a controller: its init did not finish", dir),
+			"make it again: ginnel controller init --dir "+dir+" --network NAME")
+	}
 	own, err := pki.LoadCredential(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, withHint(fmt.Errorf("%s holds no controller: %w", dir, err),

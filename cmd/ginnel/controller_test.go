@@ -42,6 +42,24 @@ func TestControllerInit(t *testing.T) {
 	if err := initController(t.Context(), dir, "acme", "c1"); err == nil || !strings.Contains(err.Error(), "holds a network already") {
 		t.Errorf("a second time: %v", err)
 	}
+	// An init was killed: there is no network yet, and the next one makes it.
+	for _, file := range []string{adminFile, filepath.Join(storeDir, "member")} {
+		if err := os.RemoveAll(filepath.Join(dir, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, unfinishedFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := loadController(dir); err == nil || !strings.Contains(err.Error(), "init did not finish") {
+		t.Errorf("half a network: %v", err)
+	}
+	if err := initController(t.Context(), dir, "acme", "c1"); err != nil {
+		t.Errorf("after an init that was killed: %v", err)
+	}
+	if _, _, err := loadController(dir); err != nil {
+		t.Errorf("then: %v", err)
+	}
 	if _, _, err := loadController(t.TempDir()); err == nil || !strings.Contains(err.Error(), "holds no controller") {
 		t.Errorf("an empty directory: %v", err)
 	}
