@@ -28,7 +28,7 @@ func TestReaderHearsTheEndOfAll(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-heard:
-			t.Errorf("before the end: %v", err)
+			t.Fatalf("before the end: %v", err)
 		default:
 		}
 		if err := e.client.stream.CloseWrite(); err != nil {
