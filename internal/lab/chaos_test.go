@@ -104,7 +104,7 @@ func TestChaos(t *testing.T) {
 	w.dialable(10*time.Second, client, "hosted")
 }
 
-// chaosCircuit carries a few megabytes over a new circuit. A dial may fail while
+// chaosCircuit carries a megabyte each way over a new circuit. A dial may fail while
 // something is broken; a circuit may not.
 func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, circuits, refused *atomic.Int32) {
 	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -122,7 +122,7 @@ func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, circuits, 
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := transfer(conn, 4<<20, func() error { return nil }); err != nil {
+	if _, err := transfer(conn, 1<<20, func() error { return nil }); err != nil {
 		w.t.Errorf("circuit %s: %v", conn.Circuit(), err)
 		return
 	}
