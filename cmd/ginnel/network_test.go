@@ -185,17 +185,17 @@ func TestSeparateProcesses(t *testing.T) {
 // listensNowhere proves that the controller has no TCP listener.
 func (n *network) listensNowhere() {
 	n.Helper()
-	if got := listeners4(n.T, n.controller.cmd.Process.Pid); got != 0 {
+	if got := tcpListeners(n.T, n.controller.cmd.Process.Pid); got != 0 {
 		n.Errorf("the controller listens on %d TCP ports", got)
 	}
-	if got := listeners4(n.T, n.routers["r1"].cmd.Process.Pid); got != 1 {
+	if got := tcpListeners(n.T, n.routers["r1"].cmd.Process.Pid); got != 1 {
 		n.Errorf("a router listens on %d TCP ports, want 1: the count is wrong", got)
 	}
 }
 
-// listeners4 counts the TCP sockets in state LISTEN that a process holds, IPv4
+// tcpListeners counts the TCP sockets in state LISTEN that a process holds, IPv4
 // and IPv6 (proc_pid_fd(5), proc_pid_net(5)).
-func listeners4(t *testing.T, pid int) int {
+func tcpListeners(t *testing.T, pid int) int {
 	t.Helper()
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	own := map[string]bool{}
