@@ -120,7 +120,7 @@ func (a dialerAdmin) problem(m *dialer.Dialer, r ginnel.Router) string {
 		return "tracked, but has no address that this controller dials"
 	case s.State != dialer.None && !slices.Equal(s.Addresses, addrs):
 		return "the machine has other addresses than the store"
-	case r.Disabled || ch != nil || s.State != dialer.None:
+	case r.Disabled || ch != nil || s.State != dialer.None || !m.Scanned():
 		return ""
 	case len(addrs) > 0:
 		return "not connected and not going to be dialed before the next scan"

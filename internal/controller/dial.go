@@ -103,6 +103,10 @@ func (d *dials) stored(change store.Change) {
 		d.send(dialer.Deleted{Key: dialer.Key(change.ID)})
 		return
 	}
+	if before, ok := change.Old.(ginnel.Router); ok && before.Key != "" && router.Key == "" {
+		// Deleted and created anew between two looks: another life of the name.
+		d.send(dialer.Deleted{Key: dialer.Key(change.ID)})
+	}
 	d.send(dialer.Updated{Key: dialer.Key(change.ID), Disabled: router.Disabled})
 }
 

@@ -36,6 +36,10 @@ func (d *Dialer) Stats() Stats {
 	return s
 }
 
+// Scanned reports whether a scan of the store has begun since New; before the
+// first, routers that nobody spoke of are not tracked.
+func (d *Dialer) Scanned() bool { return d.scan.number > 0 }
+
 // Status is what an operator sees of one router.
 type Status struct {
 	Key        Key
