@@ -19,7 +19,7 @@ func newDialerCmd() *cobra.Command {
 	cmd := asks(&cobra.Command{Use: "dialer", Short: "How the controller dials its routers"})
 	cmd.AddCommand(
 		newDialerListCmd(), newDialerInspectCmd(), newDialerValidateCmd(), newDialerRedialCmd(), newDialerWatchCmd(),
-		newDialerReplayCmd(), newDialerSimulateCmd(),
+		newDialerReplayCmd(), newDialerSimulateCmd(), newDialerBenchCmd(),
 	)
 	return cmd
 }

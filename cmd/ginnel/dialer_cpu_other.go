@@ -1,0 +1,11 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !unix
+
+package main
+
+import "time"
+
+// processorTime gives 0: it is unknown here.
+func processorTime() time.Duration { return 0 }
