@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,19 +120,19 @@ func TestE2E_UnchangedProgram(t *testing.T) {
 	}
 	for _, test := range []struct {
 		url, want string
-		exit      int
+		exits     []int
 	}{
-		{"http://web.internal/", "site web.internal", 0},
-		{"http://WEB.internal/", "site WEB.internal", 0},
-		{"http://first.w.internal/", "site first.w.internal", 0}, // its listener is there with the answer
-		{"http://web.internal:81/", "", 7},                       // refused
-		{"http://broken.internal/", "", 56},                      // reset
-		{"http://nope.internal/", "", 6},                         // no such name
+		{"http://web.internal/", "site web.internal", []int{0}},
+		{"http://WEB.internal/", "site WEB.internal", []int{0}},
+		{"http://first.w.internal/", "site first.w.internal", []int{0}}, // its listener is there with the answer
+		{"http://web.internal:81/", "", []int{7}},                       // refused
+		{"http://broken.internal/", "", []int{56, 7}},                   // reset, maybe before curl has looked at all
+		{"http://nope.internal/", "", []int{6}},                         // no such name
 	} {
 		curl := inside("curl", "--silent", "--max-time", "10", test.url)
 		got, err := curl.Output()
-		if string(got) != test.want || curl.ProcessState.ExitCode() != test.exit {
-			t.Errorf("curl %s: got %q, %v; want %q, exit %d", test.url, got, err, test.want, test.exit)
+		if string(got) != test.want || !slices.Contains(test.exits, curl.ProcessState.ExitCode()) {
+			t.Errorf("curl %s: got %q, %v; want %q, exit %v", test.url, got, err, test.want, test.exits)
 		}
 	}
 	_ = stdin.Close()
