@@ -5,6 +5,7 @@ package endpoint
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"runtime"
 	"sync"
@@ -165,7 +166,7 @@ func TestReadDoesNotWaitForMoreThanOneRecord(t *testing.T) {
 	if n, err := host.Read(buf); string(buf[:n]) != "two" || err != nil {
 		t.Errorf("Read() = %q, %v", buf[:n], err)
 	}
-	if n, err := host.Read(buf); n != 0 || err != io.EOF {
+	if n, err := host.Read(buf); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("Read() = %d, %v, want the end", n, err)
 	}
 }
