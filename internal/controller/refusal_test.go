@@ -160,7 +160,10 @@ func TestDialRefusals(t *testing.T) {
 				cfg.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &fresh, nil }
 				cfg.VerifyConnection = nil
 			}}},
-			{"failed", "", impostor{raw: func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-x\r\n")) }}},
+			{"failed", "", impostor{raw: func(c net.Conn) {
+				_, _ = c.Write([]byte("SSH-2.0-x\r\n"))
+				_, _ = io.Copy(io.Discard, c) // or else its end may overtake the words
+			}}},
 		} {
 			before := b.metrics()["ginnel_dialer_dials_total,"+test.outcome]
 			at := ginnel.Address(fmt.Sprintf("tls:bad%d:1", n))
