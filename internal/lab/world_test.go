@@ -34,8 +34,8 @@ routers: [{name: r1}, {name: r2}, {name: r3}, {name: r4}]
 links:
   - {a: r1, b: r2, staticCost: 1}
   - {a: r2, b: r4, staticCost: 1}
-  - {a: r1, b: r3, staticCost: 300}
-  - {a: r3, b: r4, staticCost: 300}
+  - {a: r1, b: r3, staticCost: 3000}
+  - {a: r3, b: r4, staticCost: 3000}
 identities:
   - {name: alice, roles: [staff], edgeRouters: [r1, r3]}
   - {name: bob, edgeRouters: [r3, r4]}
