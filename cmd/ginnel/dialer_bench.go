@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,15 +89,15 @@ func newDialerBenchCmd() *cobra.Command {
 }
 
 func (b dialerBench) text() string {
-	text := ""
+	var text strings.Builder
 	for _, s := range b.Starts {
-		text += fmt.Sprintf("%9d routers tracked: %7.0f dials a second start late by p50 %v, p99 %v, max %v; %.2f processors, %d MiB\n",
+		fmt.Fprintf(&text, "%9d routers tracked: %7.0f dials a second start late by p50 %v, p99 %v, max %v; %.2f processors, %d MiB\n",
 			s.Routers, s.PerSecond, s.P50.Round(time.Microsecond), s.P99.Round(time.Microsecond), s.Max.Round(time.Microsecond), s.CPU, s.Heap>>20)
 	}
 	if i := b.Idle; i != nil {
-		text += fmt.Sprintf("%9d routers connected, idle: %.3f processors with both ends, %d MiB\n", i.Peers, i.CPU, i.Heap>>20)
+		fmt.Fprintf(&text, "%9d routers connected, idle: %.3f processors with both ends, %d MiB\n", i.Peers, i.CPU, i.Heap>>20)
 	}
-	return text
+	return text.String()
 }
 
 // benchStarts runs a loop whose dials fail at once and come round rate times a
