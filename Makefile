@@ -12,6 +12,12 @@ else
 NOTE := skipped: the tests tagged e2e (network namespaces, nftables), which need root
 endif
 
+# The race detector needs a C compiler.
+RACE := $(if $(shell command -v "$$($(GO) env CC)"),-race)
+ifeq ($(RACE),)
+NOTE += ; skipped: the race detector, which needs a C compiler
+endif
+
 # The one binary.
 .PHONY: build
 build:
@@ -27,7 +33,7 @@ demo: build
 test: build
 	@echo '$(NOTE)'
 	$(GO) vet $(TAGS) ./...
-	$(GO) test $(TAGS) -race -shuffle=on ./...
+	$(GO) test $(TAGS) $(RACE) -shuffle=on ./...
 	@$(MAKE) --no-print-directory cases
 
 # The sample runs through their checkers.
