@@ -32,6 +32,7 @@ demo: build
 .PHONY: test
 test: build
 	@echo '$(NOTE)'
+	@for p in curl dig ip nft; do command -v $$p >/dev/null || echo "skipped: the tests that run $$p, which is not installed"; done
 	$(GO) vet $(TAGS) ./...
 	$(GO) test $(TAGS) $(RACE) -shuffle=on ./...
 	@$(MAKE) --no-print-directory cases

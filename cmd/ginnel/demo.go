@@ -11,9 +11,6 @@ import (
 	"github.com/ginnel/ginnel/internal/demo"
 )
 
-// leastDemo is a download, in MiB, of which buffers do not swallow the half.
-const leastDemo = 32
-
 func newDemoCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -23,8 +20,8 @@ func newDemoCmd() *cobra.Command {
 	once := cmd.Flags().Bool("once", false, "end when the download is done, in place of at Ctrl-C")
 	size := cmd.Flags().Int64("size", 256, "size of the download in MiB")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *size < leastDemo || *size > 1<<20 {
-			return usagef("--size %d: want %d to %d MiB", *size, leastDemo, 1<<20)
+		if *size < demo.LeastSize>>20 || *size > 1<<20 {
+			return usagef("--size %d: want %d to %d MiB", *size, demo.LeastSize>>20, 1<<20)
 		}
 		var show demo.Show = &demo.Text{W: cmd.OutOrStdout(), Live: isTerminal(cmd.OutOrStdout())}
 		if wantJSON(cmd) {

@@ -206,9 +206,6 @@ func (f *fleet) Handle(_ context.Context, r slog.Record) error {
 // address whose turn it is, and all connected in the end.
 func TestFleetDropsAndComesBack(t *testing.T) {
 	n := 1000
-	if raceEnabled {
-		n = 100
-	}
 	ca, err := pki.NewCA("acme", time.Now())
 	if err != nil {
 		t.Fatal(err)

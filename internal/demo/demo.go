@@ -32,9 +32,14 @@ const (
 	exitRouter     = "r4"
 )
 
+// LeastSize of a download: its second half must be more than is buffered on the
+// way, 16 MiB at the ends of the circuit and what the sockets hold, or nothing
+// is left to go around the dead router.
+const LeastSize = 64 << 20
+
 // Options says how the demo runs.
 type Options struct {
-	// Size of the file in bytes; it is cut to a multiple of 64 KiB.
+	// Size of the file in bytes, at least LeastSize; it is cut to a multiple of 64 KiB.
 	Size int64
 	// Software is the version that nodes report.
 	Software string

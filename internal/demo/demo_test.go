@@ -20,9 +20,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// size of the download: as much as lasts for a kill in the middle.
-const size = 16 << 20
-
 // TestDemo_TwoAtOnce runs two demos side by side to their ends and reads what
 // they tell programs.
 func TestDemo_TwoAtOnce(t *testing.T) {
@@ -31,7 +28,7 @@ func TestDemo_TwoAtOnce(t *testing.T) {
 	var out [2]bytes.Buffer
 	var failed [2]error
 	for i := range out {
-		running.Go(func() { failed[i] = Run(t.Context(), Options{Size: size}, JSON{&out[i]}, nil) })
+		running.Go(func() { failed[i] = Run(t.Context(), Options{Size: LeastSize}, JSON{&out[i]}, nil) })
 	}
 	running.Wait()
 	for i := range out {
@@ -76,7 +73,7 @@ func checkStory(t *testing.T, r *bytes.Buffer) {
 		!slices.Equal(after, []string{"r1", "r3", "r4"}) || found["kill"].Name != "r2" {
 		t.Errorf("path %v, after the death of %s %v", before, found["kill"].Name, after)
 	}
-	if found["network"].Took == 0 || found["done"].Bytes != size {
+	if found["network"].Took == 0 || found["done"].Bytes != LeastSize {
 		t.Errorf("%+v, %+v", found["network"], found["done"])
 	}
 }
@@ -88,11 +85,11 @@ func TestDemo_Interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	during := stopAt{"progress", cancel}
-	if err := Run(ctx, Options{Size: size}, during, nil); !errors.Is(err, context.Canceled) {
+	if err := Run(ctx, Options{Size: LeastSize}, during, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("broken off: %v", err)
 	}
 	var text bytes.Buffer
-	err := Run(t.Context(), Options{Size: size}, &Text{W: &text}, func(context.Context) error { return nil })
+	err := Run(t.Context(), Options{Size: LeastSize}, &Text{W: &text}, func(context.Context) error { return nil })
 	if err != nil {
 		t.Error(err)
 	}

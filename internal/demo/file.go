@@ -28,8 +28,8 @@ type fileServer struct {
 }
 
 func newFileServer(size int64) (*fileServer, error) {
-	if size < block {
-		return nil, fmt.Errorf("file of %d bytes: at least %d", size, block)
+	if size < LeastSize {
+		return nil, fmt.Errorf("file of %d bytes: at least %d", size, LeastSize)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

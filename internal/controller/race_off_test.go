@@ -1,9 +1,0 @@
-// Copyright 2026 The Ginnel Authors
-// SPDX-License-Identifier: Apache-2.0
-
-//go:build !race
-
-package controller
-
-// raceEnabled: no race detector here.
-const raceEnabled = false
