@@ -255,6 +255,7 @@ func (n *network) dials(alice, bob string) {
 	if o := n.refused(1, "no dial policy joins identity bob and service web", "dial", "web", "--identity", bob); o["code"] != "NOT_AUTHORIZED" {
 		n.Errorf("not authorized: %v", o)
 	}
+	n.whys()
 	n.run("service", "create", "bare", "--role", "internal")
 	n.refused(1, "NO_TERMINATORS", "dial", "bare", "--identity", alice)
 	n.serve("closed", "127.0.0.1:"+n.ports(1)[0])
@@ -265,6 +266,22 @@ func (n *network) dials(alice, bob string) {
 	} else if a := attempts[0].(map[string]any); a["terminator"] != "closed@r2" || a["code"] != o["code"] || a["cause"] == "" {
 		n.Errorf("its attempt: %v", a)
 	}
+}
+
+// whys: what policies say, for people and programs.
+func (n *network) whys() {
+	got := n.run("policy", "why", "--identity", "bob", "--service", "web")
+	for _, want := range []string{"staff-web: not its identities", "no dial policy joins identity bob and service web", "\nedge router r2  yes      all-edge-routers"} {
+		if !strings.Contains(got, want) {
+			n.Errorf("why: no %q in\n%s", want, got)
+		}
+	}
+	o := n.objects("policy", "why", "--identity", "alice", "--service", "web")[0]
+	if dial, _ := o["dial"].(map[string]any); dial["allowed"] != true || dial["by"].([]any)[0] != "staff-web" {
+		n.Errorf("why: %v", o)
+	}
+	n.refused(1, "identity eve: not found", "policy", "why", "--identity", "eve", "--service", "web")
+	n.refused(2, "give --identity and --service", "policy", "why", "--service", "web")
 }
 
 // tunnels: unchanged programs reach a service by name.

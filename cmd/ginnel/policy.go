@@ -27,7 +27,7 @@ func newPolicyCmd() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newPolicyCreateCmd())
+	cmd.AddCommand(newPolicyCreateCmd(), newPolicyWhyCmd())
 	return cmd
 }
 

@@ -71,6 +71,12 @@ func (c *Client) Policies() Collection[ginnel.Policy, ginnel.Policy] {
 	return remote[ginnel.Policy, ginnel.Policy]{c, pathPolicies}
 }
 
+// Why says what policies let an identity do with a service.
+func (c *Client) Why(ctx context.Context, identity ginnel.IdentityID, service ginnel.ServiceID) (Why, error) {
+	query := url.Values{"identity": {string(identity)}, "service": {string(service)}}
+	return get[Why](ctx, c, pathPolicies+"/why?"+query.Encode())
+}
+
 // Links gives the links.
 func (c *Client) Links() Collection[ginnel.LinkSpec, Link] {
 	return remote[ginnel.LinkSpec, Link]{c, pathLinks}

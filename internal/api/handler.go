@@ -55,6 +55,7 @@ func New(b Backend, software string) http.Handler {
 	register(a, "link", pathLinks, b.Links)
 	registerToken(a, b, ginnel.RoleRouter, pathRouters)
 	registerToken(a, b, ginnel.RoleIdentity, pathIdentities)
+	registerWhy(a, b)
 	registerCircuits(a, b.Circuits)
 	registerDialer(a, b.Dialer)
 	mux.HandleFunc("/", unknown)

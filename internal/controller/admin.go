@@ -35,6 +35,7 @@ func (c *Controller) Backend() api.Backend {
 		Links:       linksAdmin{c},
 		Circuits:    circuitsAdmin{c},
 		Dialer:      dialerAdmin{c},
+		Why:         c.why,
 		Token:       c.newToken,
 	}
 }
