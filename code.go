@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Code says why a dial or a running circuit failed: one closed list from the
@@ -148,12 +147,12 @@ func (c *Code) UnmarshalText(text []byte) error {
 
 // Attempt is one try of a dial, as the controller saw it.
 type Attempt struct {
-	Terminator TerminatorID  `json:"terminator"`
-	Path       []RouterID    `json:"path,omitempty"`
-	Links      []LinkID      `json:"links,omitempty"`
-	Code       Code          `json:"code"`
-	Cause      string        `json:"cause"`
-	Took       time.Duration `json:"took"`
+	Terminator TerminatorID `json:"terminator"`
+	Path       []RouterID   `json:"path,omitempty"`
+	Links      []LinkID     `json:"links,omitempty"`
+	Code       Code         `json:"code"`
+	Cause      string       `json:"cause"`
+	Took       Duration     `json:"took"`
 }
 
 // DialError is why a dial failed, or why a running circuit ended: made where
@@ -165,7 +164,7 @@ type DialError struct {
 	Circuit  CircuitID `json:"circuit"`
 	Attempts []Attempt `json:"attempts"`
 	// RetryAfter is set with Busy: when it makes sense to ask again.
-	RetryAfter time.Duration `json:"retry_after,omitempty"`
+	RetryAfter Duration `json:"retry_after,omitempty"`
 }
 
 // Errorf makes a DialError of a code and a formatted message.

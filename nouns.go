@@ -46,13 +46,13 @@ func (l LinkSpec) ID() LinkID { return MakeLinkID(l.A, l.B, l.Name) }
 
 // Link is a link as the routers report it.
 type Link struct {
-	ID         LinkID        `json:"id"`
-	A          RouterID      `json:"a"`
-	B          RouterID      `json:"b"`
-	StaticCost Cost          `json:"static_cost"`
-	RTT        time.Duration `json:"rtt"` // smoothed; meaningful when Measured
-	Measured   bool          `json:"measured"`
-	Up         bool          `json:"up"`
+	ID         LinkID   `json:"id"`
+	A          RouterID `json:"a"`
+	B          RouterID `json:"b"`
+	StaticCost Cost     `json:"static_cost"`
+	RTT        Duration `json:"rtt"` // smoothed; meaningful when Measured
+	Measured   bool     `json:"measured"`
+	Up         bool     `json:"up"`
 }
 
 // Identity is a person, program or host that may dial or bind services.

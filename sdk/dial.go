@@ -162,7 +162,7 @@ func (d *dialing) ticket() (*wire.Ticket, error) {
 // step notes a step that began at start and ends now.
 func (d *dialing) step(name string, start time.Time, format string, args ...any) {
 	if d.opts.Explain {
-		d.steps = append(d.steps, Step{name, start.Sub(d.begun), time.Since(start), fmt.Sprintf(format, args...)})
+		d.steps = append(d.steps, Step{name, ginnel.Duration(start.Sub(d.begun)), ginnel.Duration(time.Since(start)), fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -209,7 +209,7 @@ func (d *dialing) exhausted(ctx context.Context, e *edge) error {
 	}
 	pause := busyPause
 	if busy, ok := errors.AsType[*ginnel.DialError](d.last); ok && busy.RetryAfter > 0 {
-		pause = busy.RetryAfter
+		pause = time.Duration(busy.RetryAfter)
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause {
 		return d.last

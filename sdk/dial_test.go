@@ -291,14 +291,14 @@ func TestBusyIsAskedAgain(t *testing.T) {
 			if time.Since(start) >= 2*time.Second {
 				return nil
 			}
-			return wire.FailureOf(&ginnel.DialError{Code: ginnel.Busy, Message: "starting", RetryAfter: time.Second})
+			return wire.FailureOf(&ginnel.DialError{Code: ginnel.Busy, Message: "starting", RetryAfter: ginnel.Duration(time.Second)})
 		}
 		alice := w.client("alice")
 		if _, err := alice.Dial(t.Context(), "echo"); err != nil || time.Since(start) < 2*time.Second {
 			t.Errorf("got %v after %v", err, time.Since(start))
 		}
 		w.judge = func(*wire.Dial) *wire.Failure {
-			return wire.FailureOf(&ginnel.DialError{Code: ginnel.Busy, RetryAfter: time.Second})
+			return wire.FailureOf(&ginnel.DialError{Code: ginnel.Busy, RetryAfter: ginnel.Duration(time.Second)})
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 		defer cancel()

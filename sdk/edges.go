@@ -148,7 +148,7 @@ func (e *edges) snapshot(chosen ginnel.RouterID) []EdgeRouter {
 		r := e.routers[id]
 		item := EdgeRouter{ID: id, Address: r.address, Connected: r.live != nil, Chosen: id == chosen}
 		if r.live != nil {
-			item.RTT = time.Duration(r.live.smoothed.Load())
+			item.RTT = ginnel.Duration(r.live.smoothed.Load())
 		} else if r.err != nil {
 			item.Error = r.err.Error()
 		}

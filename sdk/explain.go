@@ -4,8 +4,6 @@
 package sdk
 
 import (
-	"time"
-
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/wire"
 )
@@ -27,7 +25,7 @@ type EdgeRouter struct {
 	ID        ginnel.RouterID `json:"id"`
 	Address   ginnel.Address  `json:"address"`
 	Connected bool            `json:"connected"`
-	RTT       time.Duration   `json:"rtt"` // smoothed, in ns; 0: unmeasured
+	RTT       ginnel.Duration `json:"rtt"` // smoothed; 0: unmeasured
 	Chosen    bool            `json:"chosen"`
 	Error     string          `json:"error,omitempty"` // why it is not connected
 }
@@ -49,15 +47,15 @@ type Hop struct {
 	Router ginnel.RouterID `json:"router"`
 	Link   ginnel.LinkID   `json:"link,omitempty"`
 	Cost   ginnel.Cost     `json:"cost"`
-	Route  time.Duration   `json:"route"`
+	Route  ginnel.Duration `json:"route"`
 }
 
 // Step is one step with its beginning, counted from the first step, and its length.
 type Step struct {
-	Name   string        `json:"name"`
-	Start  time.Duration `json:"start"`
-	Took   time.Duration `json:"took"`
-	Detail string        `json:"detail,omitempty"`
+	Name   string          `json:"name"`
+	Start  ginnel.Duration `json:"start"`
+	Took   ginnel.Duration `json:"took"`
+	Detail string          `json:"detail,omitempty"`
 }
 
 // explained gives a controller's explanation with this end's own part.
@@ -77,13 +75,13 @@ func explained(resp *wire.DialResponse, edges []EdgeRouter, steps []Step) *Expla
 	for _, h := range resp.GetExplain().GetHops() {
 		x.Hops = append(x.Hops, Hop{
 			Router: ginnel.RouterID(h.GetRouter()), Link: ginnel.LinkID(h.GetLink()),
-			Cost: ginnel.Cost(h.GetCost()), Route: time.Duration(h.GetRouteNs()),
+			Cost: ginnel.Cost(h.GetCost()), Route: ginnel.Duration(h.GetRouteNs()),
 		})
 	}
 	for _, p := range resp.GetExplain().GetPhases() {
 		x.Controller = append(x.Controller, Step{
-			Name: p.GetName(), Start: time.Duration(p.GetStartNs()),
-			Took: time.Duration(p.GetTookNs()), Detail: p.GetDetail(),
+			Name: p.GetName(), Start: ginnel.Duration(p.GetStartNs()),
+			Took: ginnel.Duration(p.GetTookNs()), Detail: p.GetDetail(),
 		})
 	}
 	return x

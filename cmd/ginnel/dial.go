@@ -188,7 +188,7 @@ func explainText(service string, circuit ginnel.CircuitID, peer ginnel.Peer, x *
 	}
 	line(7, "routes", "%d routers", len(x.Hops))
 	for _, h := range x.Hops {
-		more("%s over %s: cost %s, answered in %s", h.Router, orDash(string(h.Link)), h.Cost, round(h.Route))
+		more("%s over %s: cost %s, answered in %s", h.Router, orDash(string(h.Link)), h.Cost, round(time.Duration(h.Route)))
 	}
 	line(8, "answers", "%d steps at the controller", len(x.Controller))
 	for _, s := range x.Controller {
@@ -202,14 +202,14 @@ func stepText(steps []sdk.Step, name string) string {
 	var parts []string
 	for _, s := range steps {
 		if s.Name == name {
-			parts = append(parts, fmt.Sprintf("%s (at %s, took %s)", s.Detail, round(s.Start), round(s.Took)))
+			parts = append(parts, fmt.Sprintf("%s (at %s, took %s)", s.Detail, round(time.Duration(s.Start)), round(time.Duration(s.Took))))
 		}
 	}
 	return strings.Join(parts, "; ")
 }
 
 func stepLine(s sdk.Step) string {
-	return fmt.Sprintf("at %s %s, took %s: %s", round(s.Start), s.Name, round(s.Took), s.Detail)
+	return fmt.Sprintf("at %s %s, took %s: %s", round(time.Duration(s.Start)), s.Name, round(time.Duration(s.Took)), s.Detail)
 }
 
 func edgeText(r sdk.EdgeRouter) string {
@@ -220,7 +220,7 @@ func edgeText(r sdk.EdgeRouter) string {
 	if !r.Connected {
 		return fmt.Sprintf("%s %s: not connected %s", mark, r.ID, r.Error)
 	}
-	return fmt.Sprintf("%s %s: round trip %s", mark, r.ID, round(r.RTT))
+	return fmt.Sprintf("%s %s: round trip %s", mark, r.ID, round(time.Duration(r.RTT)))
 }
 
 func candidateText(c sdk.Candidate) string {

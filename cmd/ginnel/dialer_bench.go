@@ -35,14 +35,14 @@ type dialerBench struct {
 
 // dialStarts is how late the dials of one loop started.
 type dialStarts struct {
-	Routers   int           `json:"routers"`
-	PerSecond float64       `json:"per_second"` // dials that started
-	Dials     int           `json:"dials"`
-	P50       time.Duration `json:"p50"`
-	P99       time.Duration `json:"p99"`
-	Max       time.Duration `json:"max"`
-	CPU       float64       `json:"cpu"` // processors used on average, by all that runs here
-	Heap      uint64        `json:"heap_bytes"`
+	Routers   int             `json:"routers"`
+	PerSecond float64         `json:"per_second"` // dials that started
+	Dials     int             `json:"dials"`
+	P50       ginnel.Duration `json:"p50"`
+	P99       ginnel.Duration `json:"p99"`
+	Max       ginnel.Duration `json:"max"`
+	CPU       float64         `json:"cpu"` // processors used on average, by all that runs here
+	Heap      uint64          `json:"heap_bytes"`
 }
 
 func newDialerBenchCmd() *cobra.Command {
@@ -170,7 +170,7 @@ func benchStarts(ctx context.Context, routers, rate int, duration time.Duration)
 	slices.Sort(late)
 	s := dialStarts{Routers: routers, Dials: len(late), PerSecond: float64(len(late)) / took.Seconds(), CPU: spent.Seconds() / took.Seconds(), Heap: memory.HeapAlloc}
 	if n := len(late); n > 0 {
-		s.P50, s.P99, s.Max = late[n/2], late[n*99/100], late[n-1]
+		s.P50, s.P99, s.Max = ginnel.Duration(late[n/2]), ginnel.Duration(late[n*99/100]), ginnel.Duration(late[n-1])
 	}
 	return s
 }

@@ -69,7 +69,7 @@ func served(t *testing.T, f fakeDialer) string {
 func TestDialerCommands(t *testing.T) {
 	at, next := time.Now().Add(-3*time.Second), time.Now().Add(90*time.Second)
 	fine := api.Dial{
-		Router: "r1", State: "NeedsDial", Address: "tls:a:1", Attempts: 4, Delay: 2 * time.Second, Next: &next, NextIn: 90 * time.Second,
+		Router: "r1", State: "NeedsDial", Address: "tls:a:1", Attempts: 4, Delay: ginnel.Duration(2 * time.Second), Next: &next, NextIn: ginnel.Duration(90 * time.Second),
 		LastError: "dial a:1: connection refused", Outcome: "refused", ErrorAt: &at,
 	}
 	wrong := fine
@@ -82,7 +82,7 @@ func TestDialerCommands(t *testing.T) {
 		stderr string
 	}{
 		{"list", []api.Dial{fine}, 0, []string{"r1", "NeedsDial", "tls:a:1", "4", "connection refused", "1m"}, ""},
-		{"inspect r1 --json", []api.Dial{fine}, 0, []string{`"outcome":"refused"`, `"next_in":90000000000`, `"error_at":"`, `"next":"`}, ""},
+		{"inspect r1 --json", []api.Dial{fine}, 0, []string{`"outcome":"refused"`, `"next_in":"1m30s"`, `"error_at":"`, `"next":"`}, ""},
 		{"validate", []api.Dial{fine}, 0, []string{"r1"}, ""},
 		{"validate", []api.Dial{fine, wrong}, 1, []string{"a connection that is gone"}, "1 of 2 routers are not as they should be"},
 		{"redial r1", []api.Dial{fine}, 0, nil, "router r1 is dialed now"},

@@ -19,9 +19,9 @@ import (
 func TestReport(t *testing.T) {
 	refused := &ginnel.DialError{
 		Code: ginnel.RouterErrConnRefused, Message: "tcp:127.0.0.1:1: connection refused", Circuit: "c7",
-		Attempts: []ginnel.Attempt{{Terminator: "t1", Code: ginnel.RouterErrConnRefused, Cause: "refused", Took: time.Millisecond}},
+		Attempts: []ginnel.Attempt{{Terminator: "t1", Code: ginnel.RouterErrConnRefused, Cause: "refused", Took: ginnel.Duration(time.Millisecond)}},
 	}
-	busy := &ginnel.DialError{Code: ginnel.Busy, Message: "starting", RetryAfter: time.Second}
+	busy := &ginnel.DialError{Code: ginnel.Busy, Message: "starting", RetryAfter: ginnel.Duration(time.Second)}
 	tests := []struct {
 		name         string
 		err          error
@@ -56,7 +56,7 @@ func TestReport(t *testing.T) {
 			stderr: "ginnel: ROUTER_ERR_CONN_REFUSED: tcp:127.0.0.1:1: connection refused (circuit c7)\n",
 			json: `{"error":"ROUTER_ERR_CONN_REFUSED","code":"ROUTER_ERR_CONN_REFUSED",` +
 				`"message":"tcp:127.0.0.1:1: connection refused","circuit":"c7","attempts":[` +
-				`{"terminator":"t1","code":"ROUTER_ERR_CONN_REFUSED","cause":"refused","took":1000000}]}`,
+				`{"terminator":"t1","code":"ROUTER_ERR_CONN_REFUSED","cause":"refused","took":"1ms"}]}`,
 		},
 		{
 			name:   "dial error without circuit or attempts",

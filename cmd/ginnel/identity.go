@@ -42,7 +42,7 @@ func newIdentityCreateCmd() *cobra.Command {
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		made, err := c.Identities().Create(ctx, api.IdentityCreate{
 			Identity:  ginnel.Identity{ID: ginnel.IdentityID(args[0]), Roles: *roles, Admin: *admin},
-			TokenLife: *life,
+			TokenLife: ginnel.Duration(*life),
 		})
 		if err != nil {
 			return err

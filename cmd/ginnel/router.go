@@ -60,7 +60,7 @@ func newRouterCreateCmd() *cobra.Command {
 		made, err := c.Routers().Create(ctx, api.RouterCreate{
 			Router:        ginnel.Router{ID: ginnel.RouterID(args[0]), Roles: *roles, NoTraversal: *noTraversal, Cost: price},
 			CtrlAddresses: *addresses,
-			TokenLife:     *life,
+			TokenLife:     ginnel.Duration(*life),
 		})
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func newTokenCmd(role ginnel.Role) *cobra.Command {
 	}
 	life := lifeFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
-		made, err := c.Token(ctx, role, args[0], api.TokenCreate{TokenLife: *life})
+		made, err := c.Token(ctx, role, args[0], api.TokenCreate{TokenLife: ginnel.Duration(*life)})
 		if err != nil {
 			return err
 		}

@@ -120,7 +120,9 @@ func serveUntil(t *testing.T, path string) (*Client, func()) {
 		t.Fatal(err)
 	}
 	b := Backend{
-		Status: func(context.Context) (Status, error) { return Status{Network: "n1", Age: time.Second}, nil },
+		Status: func(context.Context) (Status, error) {
+			return Status{Network: "n1", Age: ginnel.Duration(time.Second)}, nil
+		},
 		Links:  &links{all: map[string]ginnel.LinkSpec{}},
 		Dialer: dialer{},
 	}
@@ -142,7 +144,7 @@ func serveUntil(t *testing.T, path string) (*Client, func()) {
 func TestCollectionOverSocket(t *testing.T) {
 	c := serve(t, filepath.Join(t.TempDir(), "admin.sock"))
 	ctx := t.Context()
-	if got, err := c.Status(ctx); err != nil || got.Network != "n1" || got.Age != time.Second {
+	if got, err := c.Status(ctx); err != nil || got.Network != "n1" || got.Age != ginnel.Duration(time.Second) {
 		t.Fatalf("status: got %+v, %v", got, err)
 	}
 	spec := ginnel.LinkSpec{A: "r2", B: "r1", StaticCost: 2 * ginnel.Unit}

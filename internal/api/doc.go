@@ -8,7 +8,7 @@
 // serves the handler.
 //
 // The OpenAPI 3.1 document is served at /openapi.json; failures are problem
-// documents of RFC 9457. Costs are micro-units, durations nanoseconds, times
+// documents of RFC 9457. Costs are micro-units, durations as Go writes them ("1.5s"), times
 // RFC 3339.
 //
 // A Handler and a Client may be used from any number of goroutines.

@@ -63,9 +63,9 @@ type Dial struct {
 	Address   string          `json:"address,omitempty" doc:"dialed now or next"`
 	Addresses []string        `json:"addresses,omitempty"`
 	Attempts  int             `json:"attempts"`
-	Delay     time.Duration   `json:"delay"`
+	Delay     ginnel.Duration `json:"delay"`
 	Next      *time.Time      `json:"next,omitempty"`
-	NextIn    time.Duration   `json:"next_in,omitempty" doc:"until next, by the controller's clock"`
+	NextIn    ginnel.Duration `json:"next_in,omitempty" doc:"until next, by the controller's clock"`
 	Since     *time.Time      `json:"since,omitempty"`
 	LastError string          `json:"last_error,omitempty"`
 	Outcome   string          `json:"outcome,omitempty" doc:"of the dial that last failed, as metrics count it"`
@@ -83,7 +83,7 @@ type DialEvent struct {
 	To       string          `json:"to"`
 	Why      string          `json:"why" doc:"a constant text"`
 	Next     *time.Time      `json:"next,omitempty"`
-	Delay    time.Duration   `json:"delay"`
+	Delay    ginnel.Duration `json:"delay"`
 	Attempts int             `json:"attempts" doc:"dials since the last stable connection"`
 	Address  string          `json:"address,omitempty"`
 	Error    string          `json:"error,omitempty"`
@@ -97,7 +97,7 @@ type Status struct {
 	Boot       ginnel.BootID       `json:"boot"`
 	Software   string              `json:"software"`
 	Revision   int64               `json:"revision" doc:"of the store, as the cache has it"`
-	Age        time.Duration       `json:"age" doc:"since the cache was known to be current"`
+	Age        ginnel.Duration     `json:"age" doc:"since the cache was known to be current"`
 	Routers    int                 `json:"routers" doc:"connected"`
 	Circuits   int                 `json:"circuits"`
 	Ready      bool                `json:"ready" doc:"every enabled router has reported or ended its first dial"`
@@ -113,18 +113,18 @@ type Created struct {
 // the controller; empty: it dials the controller.
 type RouterCreate struct {
 	ginnel.Router
-	CtrlAddresses []string      `json:"ctrl_addresses,omitempty"`
-	TokenLife     time.Duration `json:"token_life,omitempty" doc:"0: 24 hours"`
+	CtrlAddresses []string        `json:"ctrl_addresses,omitempty"`
+	TokenLife     ginnel.Duration `json:"token_life,omitempty" doc:"0: 24 hours"`
 }
 
 // IdentityCreate asks for an identity.
 type IdentityCreate struct {
 	ginnel.Identity
-	TokenLife time.Duration `json:"token_life,omitempty" doc:"0: 24 hours"`
+	TokenLife ginnel.Duration `json:"token_life,omitempty" doc:"0: 24 hours"`
 }
 
 // TokenCreate asks for a new token in place of any earlier one; with it the
 // thing may enroll another key.
 type TokenCreate struct {
-	TokenLife time.Duration `json:"token_life,omitempty" doc:"0: 24 hours"`
+	TokenLife ginnel.Duration `json:"token_life,omitempty" doc:"0: 24 hours"`
 }

@@ -43,7 +43,7 @@ func (c *Controller) Backend() api.Backend {
 func (c *Controller) status(context.Context) (api.Status, error) {
 	return api.Status{
 		Network: c.network, Controller: c.id, Boot: c.boot, Software: c.software,
-		Revision: int64(c.store.View().Revision()), Age: c.store.Age(),
+		Revision: int64(c.store.View().Revision()), Age: ginnel.Duration(c.store.Age()),
 		Routers: len(c.channels.all()), Circuits: c.fabric.circuitCount(), Ready: c.Ready(),
 	}, nil
 }
@@ -105,7 +105,7 @@ func checkID[ID ~string](id string, other ID) error {
 
 // newToken makes a token for a router or identity in place of any earlier one.
 func (c *Controller) newToken(ctx context.Context, role ginnel.Role, id string, t api.TokenCreate) (api.Created, error) {
-	draft, err := c.draft(ginnel.Peer{Role: role, ID: id}, t.TokenLife)
+	draft, err := c.draft(ginnel.Peer{Role: role, ID: id}, time.Duration(t.TokenLife))
 	if err != nil {
 		return api.Created{}, err
 	}

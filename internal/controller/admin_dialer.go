@@ -146,8 +146,8 @@ func (a dialerAdmin) state(m *dialer.Dialer, id ginnel.RouterID) api.Dial {
 func (a dialerAdmin) show(s dialer.Status) api.Dial {
 	id := ginnel.RouterID(s.Key)
 	d := api.Dial{
-		Router: id, State: s.State.String(), Address: string(s.Address()), Attempts: s.Attempts, Delay: s.RetryDelay,
-		Next: instant(s.NextDial), NextIn: until(s.NextDial), Since: instant(s.Since), Connected: a.c.channels.get(id) != nil,
+		Router: id, State: s.State.String(), Address: string(s.Address()), Attempts: s.Attempts, Delay: ginnel.Duration(s.RetryDelay),
+		Next: instant(s.NextDial), NextIn: ginnel.Duration(until(s.NextDial)), Since: instant(s.Since), Connected: a.c.channels.get(id) != nil,
 	}
 	for _, address := range s.Addresses {
 		d.Addresses = append(d.Addresses, string(address))

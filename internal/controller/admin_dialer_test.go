@@ -165,7 +165,7 @@ func TestInspect(t *testing.T) {
 		if d.Outcome != "refused" || !strings.Contains(d.LastError, "refused") || d.ErrorAt == nil || time.Since(*d.ErrorAt) != 500*time.Millisecond {
 			t.Errorf("last error: %+v at %v", d, d.ErrorAt)
 		}
-		if d.Next == nil || d.NextIn <= 0 || !d.Next.Equal(time.Now().Add(d.NextIn)) || d.Delay < time.Second {
+		if d.Next == nil || d.NextIn <= 0 || !d.Next.Equal(time.Now().Add(time.Duration(d.NextIn))) || d.Delay < ginnel.Duration(time.Second) {
 			t.Errorf("next: %+v", d)
 		}
 	})

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
@@ -38,7 +39,7 @@ func (a identitiesAdmin) Create(ctx context.Context, in api.IdentityCreate) (api
 	if err := checkRoles(in.Roles); err != nil {
 		return api.Created{}, err
 	}
-	token, err := a.c.draft(ginnel.Peer{Role: ginnel.RoleIdentity, ID: string(in.ID)}, in.TokenLife)
+	token, err := a.c.draft(ginnel.Peer{Role: ginnel.RoleIdentity, ID: string(in.ID)}, time.Duration(in.TokenLife))
 	if err != nil {
 		return api.Created{}, err
 	}

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
@@ -48,7 +49,7 @@ func (a routersAdmin) Create(ctx context.Context, in api.RouterCreate) (api.Crea
 	if err != nil {
 		return api.Created{}, err
 	}
-	token, err := a.c.draft(ginnel.Peer{Role: ginnel.RoleRouter, ID: string(in.ID)}, in.TokenLife)
+	token, err := a.c.draft(ginnel.Peer{Role: ginnel.RoleRouter, ID: string(in.ID)}, time.Duration(in.TokenLife))
 	if err != nil {
 		return api.Created{}, err
 	}

@@ -157,7 +157,7 @@ func (g *gate) enterClient(id ginnel.IdentityID) *ginnel.DialError {
 
 func tooMany(format string, args ...any) *ginnel.DialError {
 	err := ginnel.Errorf(ginnel.Busy, format, args...)
-	err.RetryAfter = time.Second
+	err.RetryAfter = ginnel.Duration(time.Second)
 	return err
 }
 

@@ -394,7 +394,7 @@ func TestStartingControllerDoesNotLie(t *testing.T) {
 		w.dial(nil).response()
 		candidates := w.candidate
 		w.candidate = nil
-		if err := w.dial(nil).failure(ginnel.Busy); err.RetryAfter != time.Second {
+		if err := w.dial(nil).failure(ginnel.Busy); err.RetryAfter != ginnel.Duration(time.Second) {
 			t.Errorf("retry after %v", err.RetryAfter)
 		}
 		w.dial(func(d *wire.Dial) { d.Service = "none" }).failure(ginnel.InvalidService)
@@ -414,7 +414,7 @@ func TestTooManySetups(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := w.dial(nil).failure(ginnel.Busy); err.RetryAfter != time.Second {
+		if err := w.dial(nil).failure(ginnel.Busy); err.RetryAfter != ginnel.Duration(time.Second) {
 			t.Errorf("retry after %v", err.RetryAfter)
 		}
 		if err := w.cs.gate.enter("B"); err != nil {

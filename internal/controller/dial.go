@@ -188,7 +188,7 @@ func (d *dials) observe(at time.Time, action dialer.Action) {
 func (d *dials) event(at time.Time, m dialer.Moved) api.DialEvent {
 	ev := api.DialEvent{
 		At: at, Router: ginnel.RouterID(m.Key), From: m.From.String(), To: m.To.String(), Why: m.Why,
-		Delay: m.RetryDelay, Attempts: m.Attempts,
+		Delay: ginnel.Duration(m.RetryDelay), Attempts: m.Attempts,
 	}
 	if m.To == dialer.NeedsDial || m.To == dialer.Dialing {
 		if addrs := d.Addresses(m.Key); m.AddrIndex < len(addrs) {

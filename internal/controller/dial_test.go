@@ -67,7 +67,7 @@ func TestL01_SuccessDoesNotForgive(t *testing.T) {
 			defer close(watched)
 			for ev := range b.api.Dialer.WatchDials(ctx) {
 				if ev.To == dialer.NeedsDial.String() && ev.Delay > 0 {
-					delays = append(delays, ev.Delay)
+					delays = append(delays, time.Duration(ev.Delay))
 				}
 			}
 		}()

@@ -95,7 +95,7 @@ func TestL103_TokenOnce(t *testing.T) {
 		}
 
 		// A new token replaces the old one, and lets another key in.
-		next := b.token(b.api.Token(t.Context(), ginnel.RoleIdentity, "alice", api.TokenCreate{TokenLife: time.Hour}))
+		next := b.token(b.api.Token(t.Context(), ginnel.RoleIdentity, "alice", api.TokenCreate{TokenLife: ginnel.Duration(time.Hour)}))
 		if _, err := b.enroll(key, alice, token.Secret); err == nil {
 			t.Error("the replaced token was taken")
 		}

@@ -65,15 +65,15 @@ func (tm timing) attempt(i int, t circuit.Tried) []*wire.Phase {
 		outcome = t.Code.String() + ": " + t.Cause
 	}
 	name := fmt.Sprintf("attempt %d", i+1)
-	phases := []*wire.Phase{tm.phase(name, start, t.Took, fmt.Sprintf("%s over %v: %s", t.Terminator, t.Path, outcome))}
+	phases := []*wire.Phase{tm.phase(name, start, time.Duration(t.Took), fmt.Sprintf("%s over %v: %s", t.Terminator, t.Path, outcome))}
 	for _, r := range t.Routes {
 		detail := "answered"
 		took := r.Answered
 		switch {
 		case r.Answered == 0 && r.Confirmed == 0 && !r.OK:
-			detail, took = "no answer", t.Took
+			detail, took = "no answer", time.Duration(t.Took)
 		case r.Answered == 0 && !r.OK:
-			detail, took = "confirmed, no result", t.Took
+			detail, took = "confirmed, no result", time.Duration(t.Took)
 		case !r.OK:
 			detail = "refused"
 		}

@@ -336,11 +336,11 @@ func TestReconfigure(t *testing.T) {
 			t.Errorf("restart for %v, %v", restart, err)
 		}
 		// What was planned stays; from the next failure on it is 20 s.
-		if d := r.dialState(); d.Delay > 2*time.Second {
+		if d := r.dialState(); d.Delay > ginnel.Duration(2*time.Second) {
 			t.Errorf("planned anew: %+v", d)
 		}
 		b.wait(3 * time.Second)
-		if d := r.dialState(); d.Delay != 20*time.Second {
+		if d := r.dialState(); d.Delay != ginnel.Duration(20*time.Second) {
 			t.Errorf("the new intervals do not count: %+v", d)
 		}
 	})

@@ -113,7 +113,7 @@ func (cs *circuits) behind(signed *wire.Signed, refused *wire.Failure) *wire.Fai
 
 func older(seen store.Revision, ticket *wire.Ticket) *ginnel.DialError {
 	busy := ginnel.Errorf(ginnel.Busy, "this controller has seen revision %d of the store, the ticket is of %d", seen, ticket.GetRevision())
-	busy.RetryAfter = time.Second
+	busy.RetryAfter = ginnel.Duration(time.Second)
 	return busy
 }
 

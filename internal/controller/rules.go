@@ -71,6 +71,6 @@ func (c *Controller) refusal(err *ginnel.DialError) *ginnel.DialError {
 		return err
 	}
 	busy := ginnel.Errorf(ginnel.Busy, "this controller has not heard of its store for %s", c.store.Age().Round(time.Second))
-	busy.RetryAfter = time.Second
+	busy.RetryAfter = ginnel.Duration(time.Second)
 	return busy
 }

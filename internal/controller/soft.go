@@ -106,7 +106,7 @@ func readLink(from ginnel.RouterID, l *wire.LinkState) (linkRow, error) {
 	return linkRow{
 		Link: ginnel.Link{
 			ID: id, A: low, B: high, Up: l.GetUp(), Measured: l.GetMeasured(),
-			RTT: max(0, time.Duration(l.GetRttNs())), StaticCost: max(0, ginnel.Cost(l.GetStaticCost())),
+			RTT: max(0, ginnel.Duration(l.GetRttNs())), StaticCost: max(0, ginnel.Cost(l.GetStaticCost())),
 		},
 		removed: l.GetRemoved(),
 	}, nil

@@ -54,16 +54,16 @@ type Show interface {
 
 // Event is one thing that happened.
 type Event struct {
-	Event  string        `json:"event"` // network, step, download, progress, kill, reroute, done, ready
-	At     time.Duration `json:"at"`    // since the start
-	Step   int           `json:"step,omitempty"`
-	Name   string        `json:"name,omitempty"`
-	Took   time.Duration `json:"took,omitempty"`
-	Detail string        `json:"detail,omitempty"`
-	Bytes  int64         `json:"bytes,omitempty"`
-	Total  int64         `json:"total,omitempty"`
-	Rate   float64       `json:"rate,omitempty"` // bytes per second
-	Path   []string      `json:"path,omitempty"`
+	Event  string          `json:"event"` // network, step, download, progress, kill, reroute, done, ready
+	At     ginnel.Duration `json:"at"`    // since the start
+	Step   int             `json:"step,omitempty"`
+	Name   string          `json:"name,omitempty"`
+	Took   ginnel.Duration `json:"took,omitempty"`
+	Detail string          `json:"detail,omitempty"`
+	Bytes  int64           `json:"bytes,omitempty"`
+	Total  int64           `json:"total,omitempty"`
+	Rate   float64         `json:"rate,omitempty"` // bytes per second
+	Path   []string        `json:"path,omitempty"`
 }
 
 // demo is one run.
@@ -143,7 +143,7 @@ tunnelers: [{identity: alice, dns: "127.0.0.1:0", zones: [internal], socks: "127
 func (d *demo) event(e Event) error {
 	d.showing.Lock()
 	defer d.showing.Unlock()
-	e.At = time.Since(d.start)
+	e.At = ginnel.Duration(time.Since(d.start))
 	return d.show.Event(e)
 }
 
@@ -159,7 +159,7 @@ func (d *demo) network(context.Context) error {
 		}
 	}
 	return d.event(Event{
-		Event: "network", Took: time.Since(d.start),
+		Event: "network", Took: ginnel.Duration(time.Since(d.start)),
 		Detail: fmt.Sprintf("controller %s listens nowhere and dialed %d routers; %d links", controllerName, len(s.Routers), up/2),
 	})
 }

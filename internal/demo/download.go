@@ -92,7 +92,7 @@ func (d *demo) download(ctx context.Context) error {
 
 func (d *demo) finished(m *meter, began time.Time) error {
 	return d.event(Event{
-		Event: "done", Took: time.Since(began), Bytes: m.bytes.Load(),
+		Event: "done", Took: ginnel.Duration(time.Since(began)), Bytes: m.bytes.Load(),
 		Rate:   float64(m.bytes.Load()) / time.Since(began).Seconds(),
 		Detail: fmt.Sprintf("longest pause %s; SHA-256 %x is right", round(m.pause), d.server.sum[:8]),
 	})
@@ -148,7 +148,7 @@ func (d *demo) kill(ctx context.Context, m *meter) error {
 		return fmt.Errorf("no path around %s: %w", victim, err)
 	}
 	return d.event(Event{
-		Event: "reroute", Took: time.Since(at), Path: strs(after.Path),
+		Event: "reroute", Took: ginnel.Duration(time.Since(at)), Path: strs(after.Path),
 		Detail: fmt.Sprintf("circuit %s goes on over %s", after.ID, joined(after.Path)),
 	})
 }

@@ -37,10 +37,10 @@ func (t *Text) Event(e Event) error {
 	}
 	switch e.Event {
 	case "network":
-		fmt.Fprintf(&b, "A network on loopback, up in %s: %s\n%s\n", round(e.Took), e.Detail, picture)
+		fmt.Fprintf(&b, "A network on loopback, up in %s: %s\n%s\n", round(time.Duration(e.Took)), e.Detail, picture)
 		fmt.Fprintf(&b, "The nine steps by which a program reaches %s\n", hostname)
 	case "step":
-		fmt.Fprintf(&b, "  %d  %-13s %9s  %s\n", e.Step, e.Name, took(e.Took), e.Detail)
+		fmt.Fprintf(&b, "  %d  %-13s %9s  %s\n", e.Step, e.Name, took(time.Duration(e.Took)), e.Detail)
 	case "progress":
 		if !t.Live {
 			return nil
@@ -50,9 +50,9 @@ func (t *Text) Event(e Event) error {
 	case "kill":
 		fmt.Fprintf(&b, "\nA download by name, over %s: router %s %s\n", strings.Join(e.Path, " - "), e.Name, e.Detail)
 	case "reroute":
-		fmt.Fprintf(&b, "Re-routed %s after the kill: %s\n", round(e.Took), e.Detail)
+		fmt.Fprintf(&b, "Re-routed %s after the kill: %s\n", round(time.Duration(e.Took)), e.Detail)
 	case "done":
-		fmt.Fprintf(&b, "%d MiB in %s, %s; %s\n", e.Bytes>>20, round(e.Took), speed(e.Rate), e.Detail)
+		fmt.Fprintf(&b, "%d MiB in %s, %s; %s\n", e.Bytes>>20, round(time.Duration(e.Took)), speed(e.Rate), e.Detail)
 	case "ready":
 		fmt.Fprintf(&b, "\nThe network stays up until Ctrl-C. In another shell:\n  %s\n", strings.ReplaceAll(e.Detail, "\n", "\n  "))
 	}

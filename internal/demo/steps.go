@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/sdk"
 )
 
@@ -32,15 +33,15 @@ func (d *demo) dial(ctx context.Context) error {
 	defer func() { _ = conn.Close() }()
 	x := conn.Explain()
 	steps := []Event{
-		{Name: "name", Took: took, Detail: fmt.Sprintf("a program asks %s for %s", d.tunneler().DNS, hostname)},
-		{Name: "answer", Took: took, Detail: fmt.Sprintf("%s answers %s, out of 100.64.0.0/10", clientName+"'s tunneler", answer)},
+		{Name: "name", Took: ginnel.Duration(took), Detail: fmt.Sprintf("a program asks %s for %s", d.tunneler().DNS, hostname)},
+		{Name: "answer", Took: ginnel.Duration(took), Detail: fmt.Sprintf("%s answers %s, out of 100.64.0.0/10", clientName+"'s tunneler", answer)},
 		{Name: "connect", Detail: "the program connects; the tunneler takes the connection"},
 		{Name: "edge router", Detail: edgeRouters(x)},
-		{Name: "dial request", Took: total(x.Steps, "dial request"), Detail: "signed by " + clientName + ", with the first bytes of end-to-end TLS"},
-		{Name: "choice", Took: total(x.Controller, "verify", "queue"), Detail: choice(x)},
+		{Name: "dial request", Took: ginnel.Duration(total(x.Steps, "dial request")), Detail: "signed by " + clientName + ", with the first bytes of end-to-end TLS"},
+		{Name: "choice", Took: ginnel.Duration(total(x.Controller, "verify", "queue")), Detail: choice(x)},
 		{Name: "routes", Detail: "sent to " + joined(x.Path) + " at once"},
-		{Name: "confirmed", Took: slowest(x.Hops), Detail: confirmed(x)},
-		{Name: "data", Took: total(x.Steps, "handshake"), Detail: fmt.Sprintf("circuit %s is up, encrypted between %s and %s", conn.Circuit(), clientName, conn.Peer())},
+		{Name: "confirmed", Took: ginnel.Duration(slowest(x.Hops)), Detail: confirmed(x)},
+		{Name: "data", Took: ginnel.Duration(total(x.Steps, "handshake")), Detail: fmt.Sprintf("circuit %s is up, encrypted between %s and %s", conn.Circuit(), clientName, conn.Peer())},
 	}
 	for i, e := range steps {
 		e.Event, e.Step = "step", i+1
@@ -102,7 +103,7 @@ func total(steps []sdk.Step, names ...string) time.Duration {
 	for _, s := range steps {
 		for _, name := range names {
 			if s.Name == name {
-				sum += s.Took
+				sum += time.Duration(s.Took)
 			}
 		}
 	}
@@ -113,7 +114,7 @@ func total(steps []sdk.Step, names ...string) time.Duration {
 func slowest(hops []sdk.Hop) time.Duration {
 	var longest time.Duration
 	for _, h := range hops {
-		longest = max(longest, h.Route)
+		longest = max(longest, time.Duration(h.Route))
 	}
 	return longest
 }

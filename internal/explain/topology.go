@@ -97,7 +97,7 @@ func (l link) noun() ginnel.Link {
 		out.StaticCost = ginnel.Cost(*l.StaticCost)
 	}
 	if l.Latency != nil {
-		out.RTT, out.Measured = time.Duration(*l.Latency), true
+		out.RTT, out.Measured = ginnel.Duration(*l.Latency), true
 	}
 	return out
 }

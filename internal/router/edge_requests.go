@@ -122,7 +122,7 @@ func (ec *edgeConn) unanswered(ctx context.Context, ch *ctrlChannel, request, id
 	self, controller := ec.e.r.id, ch.controller
 	if errors.Is(err, transport.ErrQueueFull) {
 		busy := ginnel.Errorf(ginnel.Busy, "router %s: too many requests wait for controller %s", self, controller)
-		busy.RetryAfter = time.Second
+		busy.RetryAfter = ginnel.Duration(time.Second)
 		ec.refuse(id, busy)
 		return
 	}
@@ -155,7 +155,7 @@ func (ec *edgeConn) remember(id uint64, cancel context.CancelFunc) *ginnel.DialE
 		return ginnel.Errorf(ginnel.Cancelled, "the edge connection has ended")
 	case len(ec.asks) >= maxAsks:
 		busy := ginnel.Errorf(ginnel.Busy, "router %s: %d requests of this connection wait", ec.e.r.id, len(ec.asks))
-		busy.RetryAfter = time.Second
+		busy.RetryAfter = ginnel.Duration(time.Second)
 		return busy
 	case ec.asks[id] != nil || id == 0:
 		return ginnel.Errorf(ginnel.NotAuthenticated, "router %s: request id %d is in use", ec.e.r.id, id)

@@ -112,7 +112,7 @@ func (c *circuits) room(ends [2]label.Entry) *ginnel.DialError {
 		}
 		if identity := identityOf(e.Peer); c.rowsOf[identity] >= maxIdentityRows {
 			busy := ginnel.Errorf(ginnel.Busy, "router %s: identity %s has %d circuits", c.r.id, identity, c.rowsOf[identity])
-			busy.RetryAfter = time.Second
+			busy.RetryAfter = ginnel.Duration(time.Second)
 			return busy
 		}
 	}
@@ -149,7 +149,7 @@ func (c *circuits) open(now time.Time, r *row, ends [2]label.Entry) *ginnel.Dial
 		if err := w.window.Open(now, c.budget, 0); err != nil {
 			ways[0].window.Close()
 			busy := ginnel.Errorf(ginnel.Busy, "router %s has no memory for another circuit", c.r.id)
-			busy.RetryAfter = time.Second
+			busy.RetryAfter = ginnel.Duration(time.Second)
 			return busy
 		}
 	}

@@ -353,7 +353,7 @@ func TestHTTPConnect_Statuses(t *testing.T) {
 	}
 	tunnel := run(t, Config{Dialer: d, SOCKS: "127.0.0.1:0"})
 	busy := ginnel.Errorf(ginnel.Busy, "")
-	busy.RetryAfter = time.Second
+	busy.RetryAfter = ginnel.Duration(time.Second)
 	for _, test := range []struct {
 		request string
 		fail    error

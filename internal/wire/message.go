@@ -42,7 +42,7 @@ func FailureOf(err *ginnel.DialError) *Failure {
 		Code:         uint32(err.Code),
 		Message:      cut(err.Message),
 		Circuit:      string(err.Circuit),
-		RetryAfterMs: uint32(err.RetryAfter.Milliseconds()),
+		RetryAfterMs: uint32(time.Duration(err.RetryAfter).Milliseconds()),
 	}
 	attempts := err.Attempts[max(0, len(err.Attempts)-8):]
 	for _, a := range attempts {
@@ -52,7 +52,7 @@ func FailureOf(err *ginnel.DialError) *Failure {
 			Links:      Strings(a.Links),
 			Code:       uint32(a.Code),
 			Cause:      cut(a.Cause),
-			TookNs:     a.Took.Nanoseconds(),
+			TookNs:     int64(a.Took),
 		})
 	}
 	return f
@@ -70,7 +70,7 @@ func (f *Failure) DialError() *ginnel.DialError {
 		Code:       ginnel.Code(f.GetCode()),
 		Message:    f.GetMessage(),
 		Circuit:    ginnel.CircuitID(f.GetCircuit()),
-		RetryAfter: time.Duration(f.GetRetryAfterMs()) * time.Millisecond,
+		RetryAfter: ginnel.Duration(time.Duration(f.GetRetryAfterMs()) * time.Millisecond),
 	}
 	for _, a := range f.GetAttempts() {
 		e.Attempts = append(e.Attempts, ginnel.Attempt{
@@ -79,7 +79,7 @@ func (f *Failure) DialError() *ginnel.DialError {
 			Links:      IDs[ginnel.LinkID](a.GetLinks()),
 			Code:       ginnel.Code(a.GetCode()),
 			Cause:      a.GetCause(),
-			Took:       time.Duration(a.GetTookNs()),
+			Took:       ginnel.Duration(a.GetTookNs()),
 		})
 	}
 	return e

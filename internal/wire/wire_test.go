@@ -104,10 +104,10 @@ func TestLongestMessagesFit(t *testing.T) {
 
 func TestFailureRoundTrip(t *testing.T) {
 	want := &ginnel.DialError{
-		Code: ginnel.Busy, Message: "starting", Circuit: "c1", RetryAfter: time.Second,
+		Code: ginnel.Busy, Message: "starting", Circuit: "c1", RetryAfter: ginnel.Duration(time.Second),
 		Attempts: []ginnel.Attempt{{
 			Terminator: "t1", Path: []ginnel.RouterID{"a", "b"}, Links: []ginnel.LinkID{"a/b/0"},
-			Code: ginnel.RouterErrConnRefused, Cause: "connection refused", Took: 3 * time.Millisecond,
+			Code: ginnel.RouterErrConnRefused, Cause: "connection refused", Took: ginnel.Duration(3 * time.Millisecond),
 		}},
 	}
 	b, err := proto.Marshal(FailureOf(want))

@@ -130,7 +130,7 @@ func (a *attempt) tried(now time.Time, cause *ginnel.DialError) Tried {
 			Terminator: a.choice.Terminator.ID,
 			Path:       a.choice.Path.Routers,
 			Links:      a.choice.Path.Links,
-			Took:       now.Sub(a.began),
+			Took:       ginnel.Duration(now.Sub(a.began)),
 		},
 		Generation: a.generation,
 		Hops:       a.choice.Hops,

@@ -79,6 +79,6 @@ func WhileStarting(err *ginnel.DialError) *ginnel.DialError {
 		return err
 	}
 	busy := ginnel.Errorf(ginnel.Busy, "the controller has just started and does not know all routers yet: %s", err.Message)
-	busy.RetryAfter = StartRetry
+	busy.RetryAfter = ginnel.Duration(StartRetry)
 	return busy
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/path"
@@ -68,7 +67,7 @@ func BenchmarkChoose(b *testing.B) {
 	for i := range 10000 {
 		links = append(links, ginnel.Link{
 			ID: ginnel.LinkID(fmt.Sprintf("link-%d", i)), A: routers[rng.IntN(1000)].ID, B: routers[rng.IntN(1000)].ID,
-			RTT: time.Duration(rng.Int64N(1e8)), Measured: true, Up: true,
+			RTT: ginnel.Duration(rng.Int64N(1e8)), Measured: true, Up: true,
 		})
 	}
 	trees := path.NewTrees(path.New(ginnel.MinRouterCost, routers, links))
@@ -88,7 +87,7 @@ func BenchmarkChoose(b *testing.B) {
 
 func TestWhileStarting(t *testing.T) {
 	for _, code := range []ginnel.Code{ginnel.NoTerminators, ginnel.NoOnlineTerminators, ginnel.NoTerminatorForInstance, ginnel.NoPath} {
-		if got := WhileStarting(ginnel.Errorf(code, "none")); got.Code != ginnel.Busy || got.RetryAfter != StartRetry {
+		if got := WhileStarting(ginnel.Errorf(code, "none")); got.Code != ginnel.Busy || got.RetryAfter != ginnel.Duration(StartRetry) {
 			t.Errorf("%v: got %+v, want BUSY", code, got)
 		}
 	}

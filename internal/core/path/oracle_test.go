@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -135,7 +134,7 @@ func drawTopology(t *rapid.T, n, m int, costs []ginnel.Cost) topology {
 			B:          tp.routers[router.Draw(t, "b")].ID,
 			StaticCost: cost.Draw(t, "link cost"),
 			Measured:   rapid.IntRange(0, 3).Draw(t, "measured") > 0,
-			RTT:        time.Duration(rapid.IntRange(0, 1).Draw(t, "rtt")),
+			RTT:        ginnel.Duration(rapid.IntRange(0, 1).Draw(t, "rtt")),
 			Up:         rapid.IntRange(0, 9).Draw(t, "up") > 0,
 		})
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func link(id ginnel.LinkID, a, b ginnel.RouterID, static int64, rtt time.Duration) ginnel.Link {
-	return ginnel.Link{ID: id, A: a, B: b, StaticCost: ginnel.Units(static), RTT: rtt, Measured: true, Up: true}
+	return ginnel.Link{ID: id, A: a, B: b, StaticCost: ginnel.Units(static), RTT: ginnel.Duration(rtt), Measured: true, Up: true}
 }
 
 func routers(ids ...ginnel.RouterID) []Router {

@@ -4,6 +4,8 @@
 package path
 
 import (
+	"time"
+
 	"cmp"
 	"slices"
 
@@ -53,7 +55,7 @@ func LinkCost(l ginnel.Link) ginnel.Cost {
 	if !l.Measured {
 		return cost.Add(ginnel.UnmeasuredLinkCost)
 	}
-	return cost.Add(ginnel.RTTCost(l.RTT))
+	return cost.Add(ginnel.RTTCost(time.Duration(l.RTT)))
 }
 
 // New gives the snapshot of routers and links. Ids are unique within each; a
