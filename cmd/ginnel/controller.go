@@ -36,6 +36,7 @@ const (
 	adminFile  = "admin.json"
 	storeDir   = "store"
 	configFile = "controller.yaml"
+	auditFile  = "audit.jsonl"
 )
 
 const controllerHelp = `A controller keeps the network's hard state, dials its routers and decides who
@@ -45,6 +46,10 @@ its directory.
   ginnel controller init --dir C --network NAME
   ginnel controller run --dir C
   export GINNEL_CONTROLLER=C
+
+What administrators change is noted in audit.jsonl in its directory: time, who,
+what, and how it ended, one JSON object a line. To rotate it move it away, then
+send SIGHUP.
 
 It is configured by controller.yaml in its directory, which init writes with
 comments, or by --config FILE, and reads the file again on SIGHUP. Metrics for
@@ -227,6 +232,9 @@ func (r reloader) run(ctx context.Context, c *controller.Controller) {
 // reload gives a controller the configuration as it is in the file now, or says
 // what is wrong with the file, one problem a line.
 func (r reloader) reload(c *controller.Controller) {
+	if err := c.ReopenAudit(); err != nil {
+		r.log.Error("audit log not opened anew, the old one is written on", "err", err)
+	}
 	cfg, err := r.load()
 	if err == nil {
 		var restart []string
@@ -297,8 +305,13 @@ func runController(ctx context.Context, dir string, cfg controller.Config, log *
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	audit, err := controller.OpenAuditLog(filepath.Join(dir, auditFile))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, audit.Close()) }()
 	c, err := controller.New(controller.Options{
-		Config: cfg, Holder: pki.NewHolder(own), CA: ca, Store: st, Network: transport.OS{}, Log: log,
+		Audit: audit, Config: cfg, Holder: pki.NewHolder(own), CA: ca, Store: st, Network: transport.OS{}, Log: log,
 		Software: buildVersion().Version,
 		Renewed:  func(renewed *pki.Credential) error { return pki.SaveCredential(dir, renewed) },
 	})
@@ -316,6 +329,7 @@ func runController(ctx context.Context, dir string, cfg controller.Config, log *
 		Handler: c.API(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: api.WithSocketPeer,
 	}
 	running.Go(func() {
 		if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {

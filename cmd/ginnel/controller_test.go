@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -12,6 +14,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,6 +94,15 @@ func TestControllerRun(t *testing.T) {
 	made, err := c.Routers().Create(ctx, api.RouterCreate{Router: ginnel.Router{ID: "r1"}, CtrlAddresses: []string{"tls:127.0.0.1:1"}})
 	if err != nil || made.Token == "" {
 		t.Errorf("create a router: %+v, %v", made, err)
+	}
+	audit := filepath.Join(dir, auditFile)
+	line, err := os.ReadFile(audit)
+	want := fmt.Sprintf(`"administrator":"local uid %d","verb":"create","kind":"router","id":"r1","outcome":"done"}`+"\n", os.Getuid())
+	if runtime.GOOS != "linux" {
+		want = strings.Replace(want, fmt.Sprintf(" uid %d", os.Getuid()), "", 1)
+	}
+	if info, statErr := os.Stat(audit); err != nil || statErr != nil || info.Mode().Perm() != 0o600 || !strings.HasSuffix(string(line), want) {
+		t.Errorf("audit log: %s, %v, want %s", line, errors.Join(err, statErr), want)
 	}
 	if err := runController(ctx, dir, controller.DefaultConfig(), log, alone); err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("a second one: %v", err)
@@ -181,6 +193,10 @@ func TestControllerReload(t *testing.T) {
 		return 0
 	}
 
+	audit := filepath.Join(dir, auditFile)
+	if err := os.Rename(audit, audit+".1"); err != nil {
+		t.Fatal(err)
+	}
 	write("logLevel: debug\ndialer:\n  maxWorkers: 3\n  minRetryInterval: 10m\n  scanSpread: -1s\n")
 	hangups <- syscall.SIGHUP
 	if line := logged.await(t, "minRetryInterval"); !strings.Contains(line, configFile+":4: ") || !strings.Contains(line, "not reloaded") {
@@ -188,6 +204,9 @@ func TestControllerReload(t *testing.T) {
 	}
 	if line := logged.await(t, "scanSpread"); !strings.Contains(line, configFile+":5: ") {
 		t.Errorf("got %s", line)
+	}
+	if _, err := os.Stat(audit); err != nil {
+		t.Errorf("the audit log was moved away: %v", err)
 	}
 	if workers() != 64 || level.Level() != slog.LevelInfo {
 		t.Errorf("a file with mistakes: %v workers, level %s", workers(), level.Level())

@@ -55,6 +55,8 @@ type Backend struct {
 	Links       Collection[ginnel.LinkSpec, Link]
 	Circuits    Circuits
 	Dialer      Dialer
+	// Wrote hears of every write once it is done or has failed; nil: nobody does.
+	Wrote func(w Write)
 	// Why says what policies let an identity do with a service.
 	Why func(ctx context.Context, identity ginnel.IdentityID, service ginnel.ServiceID) (Why, error)
 	// Token makes a new enrollment token for a router or identity.

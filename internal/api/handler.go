@@ -47,17 +47,17 @@ func New(b Backend, software string) http.Handler {
 		func(ctx context.Context, _ *struct{}) (*reply[Status], error) {
 			return answer(b.Status(ctx))
 		})
-	register(a, "router", pathRouters, b.Routers)
-	register(a, "identity", pathIdentities, b.Identities)
-	register(a, "service", pathServices, b.Services)
-	register(a, "terminator", pathTerminators, b.Terminators)
-	register(a, "policy", pathPolicies, b.Policies)
-	register(a, "link", pathLinks, b.Links)
+	register(a, "router", pathRouters, b, b.Routers)
+	register(a, "identity", pathIdentities, b, b.Identities)
+	register(a, "service", pathServices, b, b.Services)
+	register(a, "terminator", pathTerminators, b, b.Terminators)
+	register(a, "policy", pathPolicies, b, b.Policies)
+	register(a, "link", pathLinks, b, b.Links)
 	registerToken(a, b, ginnel.RoleRouter, pathRouters)
 	registerToken(a, b, ginnel.RoleIdentity, pathIdentities)
 	registerWhy(a, b)
-	registerCircuits(a, b.Circuits)
-	registerDialer(a, b.Dialer)
+	registerCircuits(a, b)
+	registerDialer(a, b)
 	mux.HandleFunc("/", unknown)
 	return http.MaxBytesHandler(mux, maxBody)
 }
@@ -116,7 +116,7 @@ type change[T any] struct {
 }
 
 // register serves one collection, where there is one.
-func register[C, V any](a huma.API, noun, path string, c Collection[C, V]) {
+func register[C, V any](a huma.API, noun, path string, b Backend, c Collection[C, V]) {
 	if c == nil {
 		return
 	}
@@ -131,15 +131,16 @@ func register[C, V any](a huma.API, noun, path string, c Collection[C, V]) {
 		})
 	huma.Register(a, huma.Operation{OperationID: "create-" + noun, Method: http.MethodPost, Path: path, DefaultStatus: http.StatusCreated},
 		func(ctx context.Context, in *body[C]) (*reply[Created], error) {
-			return answer(c.Create(ctx, in.Body))
+			made, err := c.Create(ctx, in.Body)
+			return &reply[Created]{made}, b.wrote(ctx, "create", noun, idOf(in.Body, made), err)
 		})
 	huma.Register(a, huma.Operation{OperationID: "update-" + noun, Method: http.MethodPut, Path: one},
 		func(ctx context.Context, in *change[C]) (*struct{}, error) {
-			return nil, documentOf(c.Update(ctx, in.ID, in.Body))
+			return nil, b.wrote(ctx, "update", noun, in.ID, c.Update(ctx, in.ID, in.Body))
 		})
 	huma.Register(a, huma.Operation{OperationID: "delete-" + noun, Method: http.MethodDelete, Path: one},
 		func(ctx context.Context, in *byID) (*struct{}, error) {
-			return nil, documentOf(c.Delete(ctx, in.ID))
+			return nil, b.wrote(ctx, "delete", noun, in.ID, c.Delete(ctx, in.ID))
 		})
 }
 
@@ -149,11 +150,13 @@ func registerToken(a huma.API, b Backend, role ginnel.Role, path string) {
 	}
 	huma.Register(a, huma.Operation{OperationID: "token-" + string(role), Method: http.MethodPost, Path: path + "/{id}/token"},
 		func(ctx context.Context, in *change[TokenCreate]) (*reply[Created], error) {
-			return answer(b.Token(ctx, role, in.ID, in.Body))
+			made, err := b.Token(ctx, role, in.ID, in.Body)
+			return &reply[Created]{made}, b.wrote(ctx, "token", string(role), in.ID, err)
 		})
 }
 
-func registerCircuits(a huma.API, c Circuits) {
+func registerCircuits(a huma.API, b Backend) {
+	c := b.Circuits
 	if c == nil {
 		return
 	}
@@ -167,11 +170,12 @@ func registerCircuits(a huma.API, c Circuits) {
 		})
 	huma.Register(a, huma.Operation{OperationID: "delete-circuit", Method: http.MethodDelete, Path: pathCircuits + "/{id}"},
 		func(ctx context.Context, in *byID) (*struct{}, error) {
-			return nil, documentOf(c.DeleteCircuit(ctx, in.ID))
+			return nil, b.wrote(ctx, "delete", "circuit", in.ID, c.DeleteCircuit(ctx, in.ID))
 		})
 }
 
-func registerDialer(a huma.API, d Dialer) {
+func registerDialer(a huma.API, b Backend) {
+	d := b.Dialer
 	if d == nil {
 		return
 	}
@@ -185,7 +189,7 @@ func registerDialer(a huma.API, d Dialer) {
 		})
 	huma.Register(a, huma.Operation{OperationID: "dialer-redial", Method: http.MethodPost, Path: pathDialer + "/routers/{id}/redial"},
 		func(ctx context.Context, in *byID) (*struct{}, error) {
-			return nil, documentOf(d.Redial(ctx, ginnel.RouterID(in.ID)))
+			return nil, b.wrote(ctx, "redial", "router", in.ID, d.Redial(ctx, ginnel.RouterID(in.ID)))
 		})
 	huma.Register(a, huma.Operation{OperationID: "dialer-validate", Method: http.MethodGet, Path: pathDialer + "/validate"},
 		func(ctx context.Context, _ *struct{}) (*reply[[]Dial], error) {

@@ -35,6 +35,7 @@ func (c *Controller) Backend() api.Backend {
 		Links:       linksAdmin{c},
 		Circuits:    circuitsAdmin{c},
 		Dialer:      dialerAdmin{c},
+		Wrote:       c.wrote,
 		Why:         c.why,
 		Token:       c.newToken,
 	}

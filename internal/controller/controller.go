@@ -40,6 +40,9 @@ type Options struct {
 	// Renewed keeps a renewed credential of the controller; nil: it is kept in
 	// memory only.
 	Renewed func(*pki.Credential) error
+	// Audit is where what administrators change is noted; nil: nowhere. It is
+	// not closed by the controller.
+	Audit *AuditLog
 }
 
 // Controller is one controller of a network. All methods may be called from any
@@ -56,6 +59,7 @@ type Controller struct {
 	log      *slog.Logger
 	software string
 	renewed  func(*pki.Credential) error
+	audit    *AuditLog // nil: there is none
 	identify transport.Identify
 	started  time.Time
 	addr     atomic.Pointer[address] // of the listener
@@ -113,6 +117,7 @@ func New(opts Options) (*Controller, error) {
 		log:      opts.Log,
 		software: opts.Software,
 		renewed:  opts.Renewed,
+		audit:    opts.Audit,
 		identify: transport.IdentifyBy(opts.Holder),
 		started:  time.Now(),
 	}

@@ -413,7 +413,7 @@ func TestAdmins(t *testing.T) {
 		} {
 			tt.is.ID = "boss"
 			b.update(func(tx *store.Tx) error { return tx.Identities().Put(tt.is) })
-			if got := b.c.isAdmin(state); got != tt.want {
+			if _, got := b.c.admin(&state); got != tt.want {
 				t.Errorf("%s: %t", tt.name, got)
 			}
 		}

@@ -105,19 +105,24 @@ func (c *Controller) API() http.Handler {
 // admins lets only enabled administrators in, by the key that they show now.
 func (c *Controller) admins(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil || !c.isAdmin(*r.TLS) {
+		id, ok := c.admin(r.TLS)
+		if !ok {
 			api.Refuse(w, api.Problemf(ginnel.KindNotPermitted, "only an administrator's identity may use this"))
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(api.WithAdministrator(r.Context(), administratorOf(id))))
 	})
 }
 
-func (c *Controller) isAdmin(cs tls.ConnectionState) bool {
-	remote, err := pki.PeerOf(cs, c.holder.Load().CA)
+// admin gives the administrator at the other end; false: it is none.
+func (c *Controller) admin(cs *tls.ConnectionState) (ginnel.IdentityID, bool) {
+	if cs == nil {
+		return "", false
+	}
+	remote, err := pki.PeerOf(*cs, c.holder.Load().CA)
 	if err != nil || remote.Peer.Role != ginnel.RoleIdentity {
-		return false
+		return "", false
 	}
 	identity, ok := c.store.View().Identities().Get(ginnel.IdentityID(remote.Peer.ID))
-	return ok && !identity.Disabled && identity.Admin && identity.Key == remote.KeyHash
+	return identity.ID, ok && !identity.Disabled && identity.Admin && identity.Key == remote.KeyHash
 }
