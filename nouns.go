@@ -25,6 +25,9 @@ type Router struct {
 	Disabled bool     `json:"disabled,omitempty"`
 	// NoTraversal: the router may be the first or last on a path, never between.
 	NoTraversal bool `json:"no_traversal,omitempty"`
+	// Quiesced: no new circuit enters, crosses or ends at the router. Those that
+	// run stay, and so do their resumes.
+	Quiesced bool `json:"quiesced,omitempty"`
 	// Cost of entering the router; MinRouterCost is the least that counts.
 	Cost Cost `json:"cost,omitempty"`
 	// CtrlListeners in the order in which the router advertises them.

@@ -236,6 +236,9 @@ func (d *dialing) again(ctx context.Context, e *edge, controller ginnel.Controll
 		d.lost[e.id] = true
 	case dial.Code == ginnel.Busy:
 		d.busy[controller] = true
+	case dial.Code == ginnel.EdgeRouterUnavailable: // it takes no new circuits
+		d.c.edges.faulted(e.id)
+		d.lost[e.id] = true
 	case dial.Code == ginnel.ControllerUnavailable:
 		d.c.edges.faulted(e.id)
 		d.deaf[atRouter{e.id, controller}] = true

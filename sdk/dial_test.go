@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -304,6 +305,40 @@ func TestBusyIsAskedAgain(t *testing.T) {
 		defer cancel()
 		if _, err := alice.Dial(ctx, "echo"); codeOf(t, err) != ginnel.Busy || ctx.Err() != nil {
 			t.Errorf("got %v, want BUSY before the deadline", err)
+		}
+	})
+}
+
+// An edge router that takes no new circuits is not asked again while another does.
+func TestQuiescedEdgeRouterIsLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1", "r2")
+		w.net.SetLatency("alice", "r2", 40*time.Millisecond)
+		echo(t, w.client("bob"), "echo", ListenOptions{})
+		alice := w.client("alice")
+		pass(5 * time.Second)
+		asked := make(map[string]int)
+		closed := map[string]bool{"r1": true}
+		w.judge = func(d *wire.Dial) *wire.Failure {
+			asked[d.GetRouter()]++
+			if closed[d.GetRouter()] {
+				return wire.FailureOf(ginnel.Errorf(ginnel.EdgeRouterUnavailable, "router %s is quiesced", d.GetRouter()))
+			}
+			return nil
+		}
+		for range 2 {
+			conn, err := alice.Dial(t.Context(), "echo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+		}
+		if asked["r1"] != 1 || asked["r2"] != 2 {
+			t.Errorf("asked %v", asked)
+		}
+		closed["r2"] = true
+		if _, err := alice.Dial(t.Context(), "echo"); codeOf(t, err) != ginnel.EdgeRouterUnavailable || !strings.Contains(err.Error(), "is quiesced") {
+			t.Errorf("got %v", err)
 		}
 	})
 }

@@ -176,6 +176,7 @@ func TestSeparateProcesses(t *testing.T) {
 	t.Run("tunnel", func(t *testing.T) { (&network{place: n.in(t)}).tunnels(alice) })
 	t.Run("listen", func(t *testing.T) { (&network{place: n.in(t)}).hosts(alice, bob) })
 	t.Run("circuits", func(t *testing.T) { (&network{place: n.in(t)}).circuits(alice) })
+	t.Run("quiesced", func(t *testing.T) { (&network{place: n.in(t)}).quiesces(alice) })
 	t.Run("refused", func(t *testing.T) { (&network{place: n.in(t)}).refusals(alice, bob) })
 	n.survivesController(alice)
 	n.dialer()
@@ -445,6 +446,27 @@ func (n *network) circuits(alice string) {
 	c.killed = true // its end is judged
 	n.await("no circuits", func() bool { return len(n.objects("circuit", "list")) == 0 })
 	n.refused(1, "circuit "+id+": not found", "circuit", "show", id)
+}
+
+// quiesces: a quiesced router keeps what it has and gets nothing new.
+func (n *network) quiesces(alice string) {
+	c := n.talk(alice)
+	n.run("router", "quiesce", "r2")
+	n.refused(1, "every terminator's router is quiesced", "dial", "echo", "--identity", alice)
+	if o := n.objects("router", "show", "r2")[0]; o["quiesced"] != true || o["connected"] != true {
+		n.Errorf("quiesced: %v", o)
+	}
+	n.run("router", "quiesce", "r1")
+	n.refused(1, "EDGE_ROUTER_UNAVAILABLE", "dial", "echo", "--identity", alice)
+	c.turn()
+	n.run("router", "resume", "r1")
+	n.run("router", "resume", "r2")
+	if got := n.feed("new", "dial", "echo", "--identity", alice); got != "new" {
+		n.Errorf("after resume: %q", got)
+	}
+	c.turn()
+	c.end()
+	n.refused(1, "router nope: not found", "router", "quiesce", "nope")
 }
 
 // survivesController: a circuit does not notice that the controller is killed,

@@ -21,6 +21,7 @@ func newRouterCmd() *cobra.Command {
 			{"ROUTER", func(r api.Router) string { return string(r.ID) }},
 			{"ENROLLED", func(r api.Router) string { return yes(r.Enrolled) }},
 			{"CONNECTED", func(r api.Router) string { return yes(r.Connected) }},
+			{"QUIESCED", func(r api.Router) string { return yes(r.Quiesced) }},
 			{"SINCE", func(r api.Router) string { return ago(r.Since) }},
 			{"COST", func(r api.Router) string { return max(r.Cost, ginnel.MinRouterCost).String() }},
 			{"ROLES", func(r api.Router) string { return list(r.Roles) }},
@@ -29,7 +30,9 @@ func newRouterCmd() *cobra.Command {
 	}
 	cmd.AddCommand(n.verbs()...)
 	cmd.AddCommand(newRouterCreateCmd(), newRouterUpdateCmd(), newTokenCmd(ginnel.RoleRouter),
-		newRouterInitCmd(), newRouterRunCmd())
+		newRouterInitCmd(), newRouterRunCmd(),
+		newQuiesceCmd("quiesce", "Give a router no new circuits; those it has stay", true),
+		newQuiesceCmd("resume", "Give a quiesced router new circuits again", false))
 	return cmd
 }
 
@@ -111,6 +114,28 @@ func newRouterUpdateCmd() *cobra.Command {
 		return said(cmd, api.Created{ID: args[0]}, "router "+args[0]+" updated")
 	})
 	return cmd
+}
+
+// newQuiesceCmd begins or ends that a router takes no new circuits.
+func newQuiesceCmd(verb, short string, quiesced bool) *cobra.Command {
+	return &cobra.Command{
+		Use:   verb + " NAME",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+			now, err := c.Routers().Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			change := api.RouterCreate{Router: now.Router}
+			change.Quiesced = quiesced
+			if err := c.Routers().Update(ctx, args[0], change); err != nil {
+				return err
+			}
+			word := map[bool]string{true: "quiesced", false: "resumed"}[quiesced]
+			return said(cmd, api.Created{ID: args[0]}, "router "+args[0]+" "+word)
+		}),
+	}
 }
 
 // newTokenCmd makes a new token for a router or identity; the earlier one ends.

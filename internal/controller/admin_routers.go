@@ -123,6 +123,7 @@ func (a routersAdmin) Update(ctx context.Context, id string, in api.RouterCreate
 			return err
 		}
 		r.Roles, r.Disabled, r.NoTraversal, r.Cost, r.CtrlListeners = in.Roles, in.Disabled, in.NoTraversal, in.Cost, listeners
+		r.Quiesced = in.Quiesced
 		return tx.Routers().Put(r)
 	})
 }

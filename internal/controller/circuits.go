@@ -32,6 +32,8 @@ func (ch *channel) send(m *wire.Message) error { return ch.conn.SendControl(m) }
 // underlay is what set-ups see of the routers. Its methods never wait.
 type underlay interface {
 	topology() *path.Snapshot
+	// throughQuiesced is topology with paths that cross quiesced routers.
+	throughQuiesced() *path.Snapshot
 	candidates(rules, ginnel.Service) []terminator.Candidate
 	endpoints(ginnel.CircuitID) []*endpointRow
 	// outlet gives the ctrl channel of a router; nil: there is none.
@@ -81,7 +83,8 @@ type circuits struct {
 	deadlines deadlines
 	inFlight  map[ginnel.TerminatorID]int
 	lines     map[ginnel.RouterID]*line
-	trees     *path.Trees
+	trees     *path.Trees // of the topology
+	crossing  *path.Trees // of that through quiesced routers
 }
 
 // setupKey tells apart the set-ups that run for one circuit: the generations

@@ -125,9 +125,7 @@ func newCircuitID(random io.Reader) (ginnel.CircuitID, error) {
 
 // choose is the choice for one attempt, out of what is known now.
 func (cs *circuits) choose(s *setup, x circuit.Exclusions) (circuit.Choice, *ginnel.DialError) {
-	if now := cs.underlay.topology(); cs.trees == nil || cs.trees.Snapshot() != now {
-		cs.trees = path.NewTrees(now)
-	}
+	cs.trees = treesOf(cs.underlay.topology(), cs.trees)
 	candidates := cs.candidates(s)
 	for i := range candidates {
 		id := candidates[i].ID
@@ -137,6 +135,11 @@ func (cs *circuits) choose(s *setup, x circuit.Exclusions) (circuit.Choice, *gin
 		}
 	}
 	choice, err := circuit.Choose(cs.trees, s.from.id(), candidates, s.query, x, cs.rng)
+	if through := cs.underlay.throughQuiesced(); err != nil && s.resume != nil && through != cs.trees.Snapshot() {
+		// What runs stays, if need be through a router that takes nothing new.
+		cs.crossing = treesOf(through, cs.crossing)
+		choice, err = circuit.Choose(cs.crossing, s.from.id(), candidates, s.query, x, cs.rng)
+	}
 	if err != nil && !cs.underlay.ready() {
 		err = circuit.WhileStarting(err)
 	}
@@ -144,6 +147,14 @@ func (cs *circuits) choose(s *setup, x circuit.Exclusions) (circuit.Choice, *gin
 		err = s.resume.detached(err)
 	}
 	return choice, err
+}
+
+// treesOf gives the trees of a snapshot: known, if they are of it.
+func treesOf(now *path.Snapshot, known *path.Trees) *path.Trees {
+	if known == nil || known.Snapshot() != now {
+		return path.NewTrees(now)
+	}
+	return known
 }
 
 // candidates gives where the circuit may end: for a resume, where it does.

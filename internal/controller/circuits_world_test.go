@@ -39,6 +39,7 @@ type circuitWorld struct {
 
 	mu         sync.Mutex
 	snapshot   *path.Snapshot
+	crossing   *path.Snapshot
 	nodes      map[ginnel.RouterID]*fakeRouter
 	links      []ginnel.Link
 	candidate  []terminator.Candidate
@@ -174,11 +175,20 @@ func (w *circuitWorld) terminator(id ginnel.TerminatorID, at ginnel.RouterID, co
 func (w *circuitWorld) publish() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var routers []path.Router
+	var routers, crossing []path.Router
 	for id, r := range w.nodes {
-		routers = append(routers, path.Router{ID: id, Connected: !r.away})
+		routers = append(routers, path.Router{ID: id, Connected: !r.away, NoTraversal: r.quiesced})
+		crossing = append(crossing, path.Router{ID: id, Connected: !r.away})
 	}
 	w.snapshot = path.New(ginnel.MinRouterCost, routers, w.links)
+	w.crossing = path.New(ginnel.MinRouterCost, crossing, w.links)
+}
+
+// quiesce stores that a router takes no new circuits.
+func (w *circuitWorld) quiesce(id ginnel.RouterID) {
+	w.update(func(tx *store.Tx) error { return tx.Routers().Put(ginnel.Router{ID: id, Quiesced: true}) })
+	w.nodes[id].quiesced = true
+	w.publish()
 }
 
 // The underlay.
@@ -187,6 +197,12 @@ func (w *circuitWorld) topology() *path.Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.snapshot
+}
+
+func (w *circuitWorld) throughQuiesced() *path.Snapshot {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.crossing
 }
 
 func (w *circuitWorld) candidates(_ rules, s ginnel.Service) []terminator.Candidate {
@@ -231,14 +247,15 @@ type fakeRouter struct {
 	w    *circuitWorld
 	name ginnel.RouterID
 
-	mu      sync.Mutex
-	react   reaction
-	broken  error // sends fail
-	away    bool
-	held    map[routeOf]*wire.Route
-	own     map[uint32]bool // labels granted; false: used
-	sent    []*wire.Message
-	answers map[uint64]*wire.Message
+	mu       sync.Mutex
+	react    reaction
+	broken   error // sends fail
+	away     bool
+	quiesced bool // as the topology has it
+	held     map[routeOf]*wire.Route
+	own      map[uint32]bool // labels granted; false: used
+	sent     []*wire.Message
+	answers  map[uint64]*wire.Message
 }
 
 func (r *fakeRouter) id() ginnel.RouterID { return r.name }

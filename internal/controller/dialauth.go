@@ -77,6 +77,9 @@ func (cs *circuits) readDial(request *wire.DialRequest) reader {
 		s.decision.service = ginnel.ServiceID(d.GetService())
 		r := cs.c.rules()
 		service, err := authorizeDial(r, client, ginnel.ServiceID(d.GetService()), s.from.id())
+		if err == nil && r.quiesced(s.from.id()) {
+			err = ginnel.Errorf(ginnel.EdgeRouterUnavailable, "router %s is quiesced: it takes no new circuits", s.from.id())
+		}
 		if err != nil {
 			return failure(cs.c.refusal(err))
 		}

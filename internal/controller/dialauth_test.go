@@ -60,6 +60,22 @@ func TestDialNotAuthorized(t *testing.T) {
 	})
 }
 
+// A quiesced router takes no dial, but the circuits that run may be resumed over
+// it and to it.
+func TestQuiescedIngress(t *testing.T) {
+	inCircuitWorld(t, func(t *testing.T, w *circuitWorld) {
+		running := w.dial(nil).response()
+		w.quiesce("A")
+		if err := w.dial(nil).failure(ginnel.EdgeRouterUnavailable); !strings.Contains(err.Message, "router A is quiesced") {
+			t.Errorf("got %q", err.Message)
+		}
+		w.quiesce("C")
+		w.resume(running.GetTicket(), 1).response()
+		w.update(func(tx *store.Tx) error { return tx.Routers().Put(ginnel.Router{ID: "A"}) })
+		w.dial(nil).response()
+	})
+}
+
 func TestDialOfLostIdentity(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

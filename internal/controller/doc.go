@@ -24,5 +24,14 @@
 //	hints.go         tells clients of better paths
 //	renew.go         renews this controller's own certificate
 //
+// # Quiesced routers
+//
+// A router that its owner has quiesced stays connected and keeps its circuits.
+// No new one gets it: a dial over it is refused with EDGE_ROUTER_UNAVAILABLE, which
+// makes the SDK take another edge router; its terminators are not chosen; paths do
+// not cross it. Services no longer name it as an edge router, so SDKs bind and
+// dial elsewhere. A resume is of a circuit that runs: it may begin and end there,
+// and crosses it when there is no other path. The router is not told.
+//
 // A ctrl channel's reader never waits for anything.
 package controller

@@ -33,8 +33,9 @@ const publishEvery = 100 * time.Millisecond
 type fabric struct {
 	c        *Controller
 	snapshot atomic.Pointer[path.Snapshot]
-	urgent   signal // something went up or down
-	soon     signal // a cost moved
+	crossing atomic.Pointer[path.Snapshot] // see throughQuiesced
+	urgent   signal                        // something went up or down
+	soon     signal                        // a cost moved
 
 	mu       sync.Mutex
 	routers  map[ginnel.RouterID]*softState
@@ -66,11 +67,16 @@ func newFabric(c *Controller) *fabric {
 		peers:    make(map[ginnel.RouterID]*wire.RouterHello),
 	}
 	f.snapshot.Store(path.New(ginnel.MinRouterCost, nil, nil))
+	f.crossing.Store(f.snapshot.Load())
 	return f
 }
 
 // topology gives the newest snapshot. It never waits.
 func (f *fabric) topology() *path.Snapshot { return f.snapshot.Load() }
+
+// throughQuiesced gives the newest snapshot in which paths may cross quiesced
+// routers. It never waits.
+func (f *fabric) throughQuiesced() *path.Snapshot { return f.crossing.Load() }
 
 // run publishes snapshots until ctx ends.
 func (f *fabric) run(ctx context.Context) {
@@ -104,13 +110,25 @@ func (f *fabric) run(ctx context.Context) {
 // publish makes the snapshot of what is known now.
 func (f *fabric) publish() {
 	table := f.c.store.View().Routers()
-	var routers []path.Router
+	var crossing, routers []path.Router
+	quiesced := false
 	for id := range f.complete() {
 		if r, ok := table.Get(id); ok && !r.Disabled {
-			routers = append(routers, path.Router{ID: id, Cost: r.Cost, NoTraversal: r.NoTraversal, Connected: true})
+			at := path.Router{ID: id, Cost: r.Cost, NoTraversal: r.NoTraversal, Connected: true}
+			crossing = append(crossing, at)
+			at.NoTraversal = r.NoTraversal || r.Quiesced
+			routers = append(routers, at)
+			quiesced = quiesced || r.Quiesced
 		}
 	}
-	f.snapshot.Store(path.New(ginnel.MinRouterCost, routers, f.links()))
+	links := f.links()
+	now := path.New(ginnel.MinRouterCost, routers, links)
+	through := now
+	if quiesced {
+		through = path.New(ginnel.MinRouterCost, crossing, links)
+	}
+	f.crossing.Store(through)
+	f.snapshot.Store(now)
 	f.c.hints.kick()
 }
 
@@ -386,11 +404,14 @@ func (f *fabric) candidates(r rules, service ginnel.Service) []terminator.Candid
 		if s := f.routers[t.Router]; s != nil && s.terminators[t.ID] != nil {
 			c = costed(t, s.terminators[t.ID], at)
 		}
+		c.Quiesced = r.quiesced(t.Router)
 		list = append(list, c)
 	}
 	for _, row := range f.binds[service.ID] {
 		if s := f.routers[row.spec.Router]; s != nil && s.complete && row.allowed(r, service) == nil {
-			list = append(list, costed(row.spec, row, at))
+			c := costed(row.spec, row, at)
+			c.Quiesced = r.quiesced(row.spec.Router)
+			list = append(list, c)
 		}
 	}
 	slices.SortFunc(list, func(a, b terminator.Candidate) int { return cmp.Compare(a.ID, b.ID) })

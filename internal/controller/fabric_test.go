@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
 	"github.com/ginnel/ginnel/internal/core/path"
 	"github.com/ginnel/ginnel/internal/core/terminator"
 	"github.com/ginnel/ginnel/internal/pki"
@@ -83,6 +84,62 @@ func TestL108_BindWithoutPolicy(t *testing.T) {
 		if got := b.candidates("web"); len(got) != 0 {
 			t.Errorf("after the channel: %v", got)
 		}
+	})
+}
+
+// A quiesced router gets nothing new, until that is over.
+func TestQuiesced(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		var rs []*testRouter
+		for _, id := range []string{"r1", "r2", "r3"} {
+			r := b.router(id)
+			r.hello = &wire.RouterHello{EdgeAddress: "tls:" + id + ":443"}
+			b.must(r.dial())
+			rs = append(rs, r)
+		}
+		low := &wire.LinkState{Id: "r1/r2/0", Up: true, Measured: true}
+		high := &wire.LinkState{Id: "r2/r3/0", Up: true, Measured: true}
+		rs[0].report(&wire.State{Links: []*wire.LinkState{low}})
+		rs[1].report(&wire.State{Links: []*wire.LinkState{low, high}})
+		rs[2].report(&wire.State{Links: []*wire.LinkState{high}})
+		alice := b.identity("alice")
+		b.service("web")
+		b.policy("dial", ginnel.DialPolicy, "@alice", "@web")
+		_, err := b.api.Terminators.Create(t.Context(), ginnel.Terminator{Service: "web", Router: "r2", Address: "tcp:127.0.0.1:80"})
+		b.must(err)
+		_, err = rs[0].request(b.query(alice, nil))
+		b.must(err)
+		b.wait(time.Second)
+		rs[0].lists()
+
+		want := func(quiesced bool, routers ...string) {
+			t.Helper()
+			b.wait(time.Second)
+			crosses := func(s *path.Snapshot) bool { _, ok := s.Tree("r1", path.Exclusions{}).To("r3"); return ok }
+			if crosses(b.c.fabric.topology()) == quiesced || !crosses(b.c.fabric.throughQuiesced()) {
+				t.Errorf("crossed by new circuits: %t, by old ones: %t", crosses(b.c.fabric.topology()), crosses(b.c.fabric.throughQuiesced()))
+			}
+			if got := b.candidates("web"); len(got) != 1 || got[0].Quiesced != quiesced {
+				t.Errorf("candidates: %+v", got)
+			}
+			got := rs[0].lists()
+			if len(got) != 1 || len(got[0].GetRouters()) != 3 || !slices.Equal(got[0].GetServices()[0].GetRouters(), routers) {
+				t.Errorf("lists: %v, want services at %v", got, routers)
+			}
+		}
+		quiesce := func(id ginnel.RouterID, quiesced bool) {
+			t.Helper()
+			b.must(b.api.Routers.Update(t.Context(), string(id), api.RouterCreate{Router: ginnel.Router{ID: id, Quiesced: quiesced}}))
+		}
+		quiesce("r2", true)
+		want(true, "r1", "r3")
+		quiesce("r2", false)
+		want(false)
+		quiesce("r1", true)
+		quiesce("r2", true)
+		want(true, "r3")
+		quiesce("r3", true)
+		want(true) // all of them: who dials is told why
 	})
 }
 

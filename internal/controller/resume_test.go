@@ -76,6 +76,28 @@ func TestResume(t *testing.T) {
 	})
 }
 
+// A quiesced router is crossed by what runs only when there is no other path,
+// and by nothing new.
+func TestQuiescedTransit(t *testing.T) {
+	inCircuitWorld(t, func(t *testing.T, w *circuitWorld) {
+		ticket := w.dial(nil).response().GetTicket()
+		w.quiesce("B")
+		if got := w.resume(ticket, 1).response().GetPath(); !slices.Equal(got, []string{"A", "D", "C"}) {
+			t.Errorf("resumed over %v while there is another path", got)
+		}
+		w.candidate = w.candidate[:1]
+		if got := w.dial(nil).response().GetPath(); !slices.Equal(got, []string{"A", "D", "C"}) {
+			t.Errorf("dialed over %v", got)
+		}
+		w.quiesce("D")
+		if got := w.resume(ticket, 2).response().GetPath(); !slices.Equal(got, []string{"A", "B", "C"}) {
+			t.Errorf("resumed over %v", got)
+		}
+		w.dial(nil).failure(ginnel.NoPath)
+		w.wantIdle()
+	})
+}
+
 // The host's end is at the router to which it attached last.
 func TestResumeFindsTheHost(t *testing.T) {
 	inCircuitWorld(t, func(t *testing.T, w *circuitWorld) {

@@ -21,6 +21,12 @@ type rules struct {
 	policies *policy.Set
 }
 
+// quiesced reports whether a router takes no new circuits.
+func (r rules) quiesced(id ginnel.RouterID) bool {
+	router, ok := r.Routers().Get(id)
+	return ok && router.Quiesced
+}
+
 // rulesCache compiles policies only when they have changed.
 type rulesCache struct {
 	mu     sync.Mutex

@@ -209,6 +209,21 @@ func (c *Controller) serviceList(r rules, identity ginnel.Identity) []*wire.Serv
 	return pages
 }
 
+// inService leaves out the quiesced routers, so that nobody tries them first. If
+// that were all, they stay: whoever dials there is told why it is refused.
+func inService(r rules, ids []ginnel.RouterID) []ginnel.RouterID {
+	var open []ginnel.RouterID
+	for _, id := range ids {
+		if !r.quiesced(id) {
+			open = append(open, id)
+		}
+	}
+	if len(open) == 0 {
+		return ids
+	}
+	return open
+}
+
 // serviceInfo gives a service as an identity is told it; nil: it is not.
 func serviceInfo(r rules, identity ginnel.Identity, service ginnel.Service, routers []ginnel.Router) *wire.ServiceInfo {
 	info := &wire.ServiceInfo{
@@ -223,6 +238,7 @@ func serviceInfo(r rules, identity ginnel.Identity, service ginnel.Service, rout
 	if len(allowed) == 0 {
 		return nil // an empty list would say: all of them
 	}
+	allowed = inService(r, allowed)
 	if len(allowed) < len(routers) {
 		info.Routers = wire.Strings(allowed[:min(len(allowed), maxServiceRouters)])
 	}

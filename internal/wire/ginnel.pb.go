@@ -3214,8 +3214,6 @@ type RouterConfig struct {
 	Pages         uint32                 `protobuf:"varint,3,opt,name=pages,proto3" json:"pages,omitempty"`
 	Links         []*LinkTarget          `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`
 	Terminators   []*HostedTerminator    `protobuf:"bytes,5,rep,name=terminators,proto3" json:"terminators,omitempty"`
-	Quiesced      bool                   `protobuf:"varint,6,opt,name=quiesced,proto3" json:"quiesced,omitempty"`
-	Key           []byte                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3281,20 +3279,6 @@ func (x *RouterConfig) GetLinks() []*LinkTarget {
 func (x *RouterConfig) GetTerminators() []*HostedTerminator {
 	if x != nil {
 		return x.Terminators
-	}
-	return nil
-}
-
-func (x *RouterConfig) GetQuiesced() bool {
-	if x != nil {
-		return x.Quiesced
-	}
-	return false
-}
-
-func (x *RouterConfig) GetKey() []byte {
-	if x != nil {
-		return x.Key
 	}
 	return nil
 }
@@ -5337,15 +5321,13 @@ const file_ginnel_proto_rawDesc = "" +
 	" \x01(\x04R\rbytesReceived\"$\n" +
 	"\n" +
 	"LabelGrant\x12\x16\n" +
-	"\x06labels\x18\x01 \x03(\aR\x06labels\"\xf2\x01\n" +
+	"\x06labels\x18\x01 \x03(\aR\x06labels\"\xdf\x01\n" +
 	"\fRouterConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x12\n" +
 	"\x04page\x18\x02 \x01(\rR\x04page\x12\x14\n" +
 	"\x05pages\x18\x03 \x01(\rR\x05pages\x12-\n" +
 	"\x05links\x18\x04 \x03(\v2\x17.ginnel.wire.LinkTargetR\x05links\x12?\n" +
-	"\vterminators\x18\x05 \x03(\v2\x1d.ginnel.wire.HostedTerminatorR\vterminators\x12\x1a\n" +
-	"\bquiesced\x18\x06 \x01(\bR\bquiesced\x12\x10\n" +
-	"\x03key\x18\a \x01(\fR\x03key\"\x95\x01\n" +
+	"\vterminators\x18\x05 \x03(\v2\x1d.ginnel.wire.HostedTerminatorR\vterminatorsJ\x04\b\x06\x10\aJ\x04\b\a\x10\bR\bquiescedR\x03key\"\x95\x01\n" +
 	"\n" +
 	"LinkTarget\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +

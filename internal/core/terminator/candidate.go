@@ -18,6 +18,8 @@ type Candidate struct {
 	// InFlight is the number of set-ups at this terminator that the asking
 	// controller has begun and not ended.
 	InFlight int
+	// Quiesced: the egress router takes no new circuits.
+	Quiesced bool
 	// Online: the egress router is connected.
 	Online bool
 	// Reachable: there is a path to the egress router, whose cost is Path.
@@ -58,16 +60,21 @@ func rank(a, b Costed) int {
 }
 
 // Eligible gives the candidates that a circuit can have, best first: those with
-// the asked instance (empty: any) on a router that can be reached. When there
+// the asked instance (empty: any) on a router that can be reached and takes new
+// circuits. When there
 // are none the error says why.
 func Eligible(candidates []Candidate, instance string) ([]Costed, *ginnel.DialError) {
 	var out []Costed
-	matching, online := 0, 0
+	matching, quiesced, online := 0, 0, 0
 	for _, c := range candidates {
 		if instance != "" && c.Instance != instance {
 			continue
 		}
 		matching++
+		if c.Quiesced {
+			quiesced++
+			continue
+		}
 		if c.Online {
 			online++
 		}
@@ -83,6 +90,8 @@ func Eligible(candidates []Candidate, instance string) ([]Costed, *ginnel.DialEr
 		return nil, ginnel.Errorf(ginnel.NoTerminators, "the service has no terminators")
 	case matching == 0:
 		return nil, ginnel.Errorf(ginnel.NoTerminatorForInstance, "no terminator has instance %q", instance)
+	case online == 0 && quiesced > 0:
+		return nil, ginnel.Errorf(ginnel.NoOnlineTerminators, "every terminator's router is quiesced or not connected: %s", routers(candidates, instance))
 	case online == 0:
 		return nil, ginnel.Errorf(ginnel.NoOnlineTerminators, "no terminator's router is connected: %s", routers(candidates, instance))
 	}

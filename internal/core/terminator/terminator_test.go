@@ -33,6 +33,7 @@ func with(c Candidate, change func(*Candidate)) Candidate {
 func required(c *Candidate) { c.Precedence = ginnel.Required }
 func failed(c *Candidate)   { c.Precedence = ginnel.Failed }
 func offline(c *Candidate)  { c.Online, c.Reachable = false, false }
+func quiesced(c *Candidate) { c.Quiesced = true }
 func cutOff(c *Candidate)   { c.Reachable = false }
 
 func TestChoose(t *testing.T) {
@@ -60,6 +61,10 @@ func TestChoose(t *testing.T) {
 		{"any instance", []Candidate{with(at("b", 2), instance("x"))}, Query{}, "b"},
 		{"offline left out", []Candidate{with(at("a", 1), offline), at("b", 2)}, Query{}, "b"},
 		{"cut off left out", []Candidate{with(at("a", 1), cutOff), at("b", 2)}, Query{}, "b"},
+		{"quiesced left out", []Candidate{with(at("a", 1), quiesced), at("b", 2)}, Query{}, "b"},
+		{"sticky to a quiesced one", []Candidate{at("a", 1), with(at("b", 2), quiesced)}, Query{Strategy: ginnel.Sticky, Sticky: "b"}, "a"},
+		{"quiesced or offline", []Candidate{with(at("a", 1), quiesced), with(at("b", 1), offline)}, Query{}, "NO_ONLINE_TERMINATORS: every terminator's router is quiesced or not connected: r-a, r-b"},
+		{"no path wins over quiesced", []Candidate{with(at("a", 1), quiesced), with(at("b", 1), cutOff)}, Query{}, "NO_PATH: no path to any terminator's router: r-a, r-b"},
 		{"none", nil, Query{}, "NO_TERMINATORS: the service has no terminators"},
 		{"all offline", []Candidate{with(at("a", 1), offline)}, Query{}, "NO_ONLINE_TERMINATORS: no terminator's router is connected: r-a"},
 		{"no path wins over offline", []Candidate{with(at("a", 1), offline), with(at("b", 1), cutOff)}, Query{}, "NO_PATH: no path to any terminator's router: r-a, r-b"},
