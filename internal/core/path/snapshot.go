@@ -4,10 +4,9 @@
 package path
 
 import (
-	"time"
-
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/ginnel/ginnel"
 )
