@@ -76,8 +76,8 @@ func (s *side) stop() {
 
 func TestL17_SimultaneousDials(t *testing.T) {
 	interleavings := 10000
-	if raceEnabled {
-		interleavings = 400
+	if raceEnabled { // make test runs all of them without the detector, too
+		interleavings = 1000
 	}
 	for seed := range interleavings {
 		synctest.Test(t, func(t *testing.T) { simultaneous(t, uint64(seed)) })
