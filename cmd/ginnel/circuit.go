@@ -13,7 +13,7 @@ import (
 )
 
 func newCircuitCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "circuit", Short: "Running circuits: list, show, delete"})
+	cmd := asks(&cobra.Command{Use: "circuit", Short: "Running circuits: list, show, delete; and how one came about"})
 	n := noun[struct{}, api.Circuit]{
 		name: "circuit",
 		of:   func(c *api.Client) api.Collection[struct{}, api.Circuit] { return circuits{c} },
@@ -28,6 +28,7 @@ func newCircuitCmd() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(n.verbs()...)
+	cmd.AddCommand(newCircuitExplainCmd())
 	return cmd
 }
 

@@ -167,35 +167,45 @@ func printExplain(cmd *cobra.Command, service string, conn *sdk.Conn) error {
 
 // explainText gives the nine steps of a dial for people.
 func explainText(service string, circuit ginnel.CircuitID, peer ginnel.Peer, x *sdk.Explain) string {
-	var b strings.Builder
-	line := func(step int, name, format string, args ...any) {
-		fmt.Fprintf(&b, "%d %-13s %s\n", step, name, visible(fmt.Sprintf(format, args...)))
-	}
-	more := func(format string, args ...any) {
-		fmt.Fprintf(&b, "  %-13s %s\n", "", visible(fmt.Sprintf(format, args...)))
-	}
-	line(1, "name", "%s: the service's own name, nothing to resolve", service)
-	line(2, "address", "none needed")
-	line(3, "connection", "made by this program itself")
-	line(4, "edge router", "%s", stepText(x.Steps, "edge router"))
+	var b explainer
+	b.line(1, "name", "%s: the service's own name, nothing to resolve", service)
+	b.line(2, "address", "none needed")
+	b.line(3, "connection", "made by this program itself")
+	b.line(4, "edge router", "%s", stepText(x.Steps, "edge router"))
 	for _, r := range x.EdgeRouters {
-		more("%s", edgeText(r))
+		b.more("%s", edgeText(r))
 	}
-	line(5, "dial request", "%s", stepText(x.Steps, "dial request"))
-	line(6, "path", "%s", pathText(x.Path, x.Links))
-	for _, c := range x.Candidates {
-		more("%s", candidateText(c))
-	}
-	line(7, "routes", "%d routers", len(x.Hops))
-	for _, h := range x.Hops {
-		more("%s over %s: cost %s, answered in %s", h.Router, orDash(string(h.Link)), h.Cost, round(time.Duration(h.Route)))
-	}
-	line(8, "answers", "%d steps at the controller", len(x.Controller))
-	for _, s := range x.Controller {
-		more("%s", stepLine(s))
-	}
-	line(9, "data", "circuit %s, end to end with %s: %s", circuit, peer, stepText(x.Steps, "handshake"))
+	b.line(5, "dial request", "%s", stepText(x.Steps, "dial request"))
+	b.weighed(x)
+	b.line(9, "data", "circuit %s, end to end with %s: %s", circuit, peer, stepText(x.Steps, "handshake"))
 	return b.String()
+}
+
+// explainer writes numbered steps, each with lines that say more.
+type explainer struct{ strings.Builder }
+
+func (b *explainer) line(step int, name, format string, args ...any) {
+	fmt.Fprintf(b, "%d %-13s %s\n", step, name, visible(fmt.Sprintf(format, args...)))
+}
+
+func (b *explainer) more(format string, args ...any) {
+	fmt.Fprintf(b, "  %-13s %s\n", "", visible(fmt.Sprintf(format, args...)))
+}
+
+// weighed writes the steps that the controller knows of.
+func (b *explainer) weighed(x *sdk.Explain) {
+	b.line(6, "path", "%s", pathText(x.Path, x.Links))
+	for _, c := range x.Candidates {
+		b.more("%s", candidateText(c))
+	}
+	b.line(7, "routes", "%d routers", len(x.Hops))
+	for _, h := range x.Hops {
+		b.more("%s over %s: cost %s, answered in %s", h.Router, orDash(string(h.Link)), h.Cost, round(time.Duration(h.Route)))
+	}
+	b.line(8, "answers", "%d steps at the controller", len(x.Controller))
+	for _, s := range x.Controller {
+		b.more("%s", stepLine(s))
+	}
 }
 
 func stepText(steps []sdk.Step, name string) string {

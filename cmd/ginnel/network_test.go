@@ -266,6 +266,8 @@ func (n *network) dials(alice, bob string) {
 		n.Errorf("a failed dial: %v", o)
 	} else if a := attempts[0].(map[string]any); a["terminator"] != "closed@r2" || a["code"] != o["code"] || a["cause"] == "" {
 		n.Errorf("its attempt: %v", a)
+	} else if x := n.objects("circuit", "explain", circuit)[0]; x["code"] != o["code"] || x["cause"] != o["message"] {
+		n.Errorf("its explanation: %v", x)
 	}
 }
 
@@ -439,6 +441,10 @@ func (n *network) circuits(alice string) {
 	if o := n.objects("circuit", "show", id)[0]; o["id"] != id {
 		n.Errorf("circuit: %v", o)
 	}
+	if got := n.run("circuit", "explain", id); !strings.Contains(got, "circuit "+id+": service echo for alice over r1") || !strings.Contains(got, "\n9 outcome       OK ") {
+		n.Errorf("circuit explain: %s", got)
+	}
+	n.refused(1, "circuit none: none of the last", "circuit", "explain", "none")
 	n.run("circuit", "delete", id)
 	if err := c.wait(); err == nil || !strings.HasPrefix(c.log.String(), "ginnel: REVOKED: ") || !strings.Contains(c.log.String(), "(circuit "+id+")") {
 		n.Errorf("the dial: %v: %s", err, c.log)

@@ -28,6 +28,9 @@ type Circuits interface {
 	ListCircuits(ctx context.Context) ([]Circuit, error)
 	GetCircuit(ctx context.Context, id string) (Circuit, error)
 	DeleteCircuit(ctx context.Context, id string) error
+	// ExplainCircuit gives the set-ups of a circuit that are remembered, the
+	// oldest first; it is an error when there is none.
+	ExplainCircuit(ctx context.Context, id string) ([]Explanation, error)
 }
 
 // Dialer shows the dial machine.

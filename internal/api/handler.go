@@ -172,6 +172,7 @@ func registerCircuits(a huma.API, b Backend) {
 		func(ctx context.Context, in *byID) (*struct{}, error) {
 			return nil, b.wrote(ctx, "delete", "circuit", in.ID, c.DeleteCircuit(ctx, in.ID))
 		})
+	registerExplain(a, c)
 }
 
 func registerDialer(a huma.API, b Backend) {

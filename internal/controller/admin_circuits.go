@@ -51,6 +51,18 @@ func (a circuitsAdmin) DeleteCircuit(_ context.Context, id string) error {
 	return nil
 }
 
+// ExplainCircuit gives the set-ups of a circuit that are remembered.
+func (a circuitsAdmin) ExplainCircuit(_ context.Context, id string) ([]api.Explanation, error) {
+	var list []api.Explanation
+	for _, f := range a.c.circuits.recent.of(ginnel.CircuitID(id)) {
+		list = append(list, f.explanation())
+	}
+	if len(list) == 0 {
+		return nil, api.Problemf(ginnel.KindNotFound, "circuit %s: none of the last %d set-ups at this controller was its", id, maxRecent)
+	}
+	return list, nil
+}
+
 // showCircuit gives a circuit out of its ends: the newest generation's, the
 // client's before the host's.
 func showCircuit(ends []*endpointRow) api.Circuit {

@@ -74,6 +74,7 @@ type circuits struct {
 	gate     gate
 	inbox    inbox
 	meter    circuitMeter
+	recent   recent
 
 	// What follows is the loop's.
 	rng       *rand.Rand

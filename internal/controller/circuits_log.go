@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/circuit"
 )
 
 // outcome is how a request ended.
@@ -19,7 +20,7 @@ type outcome struct {
 	cause      string
 	terminator ginnel.TerminatorID
 	peer       ginnel.Peer
-	attempts   int
+	tried      []circuit.Tried
 	// refused: no attempt was thought of.
 	refused bool
 	// err: the answer could not be sent.
@@ -83,7 +84,7 @@ func (cs *circuits) record(s *setup, o outcome) {
 		slog.String("identity", string(s.decision.client)),
 		slog.String("router_id", string(s.from.id())),
 		slog.String("code", o.code.String()),
-		slog.Int("attempts", o.attempts),
+		slog.Int("attempts", len(o.tried)),
 		slog.Duration("took", took),
 	}
 	if o.peer.ID != "" {

@@ -232,7 +232,7 @@ func (cs *circuits) respond(s *setup, a circuit.Respond) {
 		r.Explain = explain(s.timing, a.Tried)
 		fit(r)
 	}
-	end := outcome{code: ginnel.CodeOK, terminator: a.Terminator.ID, peer: a.Terminator.Peer(), attempts: len(a.Tried)}
+	end := outcome{code: ginnel.CodeOK, terminator: a.Terminator.ID, peer: a.Terminator.Peer(), tried: a.Tried}
 	if err := cs.reply(s, &wire.Message{Body: &wire.Message_DialResponse{DialResponse: r}}); err != nil {
 		// The client will never hear of its circuit.
 		for _, id := range a.Path.Routers {
@@ -251,7 +251,7 @@ func (cs *circuits) fail(s *setup, a circuit.Fail) {
 		bare.Attempts = nil // a long list does not fit a message
 		err = cs.reply(s, failed(&bare))
 	}
-	cs.ended(s, outcome{code: a.Err.Code, cause: a.Err.Message, attempts: len(a.Tried), err: err})
+	cs.ended(s, outcome{code: a.Err.Code, cause: a.Err.Message, tried: a.Tried, err: err})
 }
 
 func failed(err *ginnel.DialError) *wire.Message {
@@ -277,5 +277,6 @@ func (cs *circuits) ended(s *setup, o outcome) {
 		}
 		heap.Remove(&cs.deadlines, s.place)
 	}
+	cs.recent.put(s, o)
 	cs.record(s, o)
 }

@@ -1,0 +1,139 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
+	"github.com/ginnel/ginnel/internal/core/circuit"
+	"github.com/ginnel/ginnel/internal/core/terminator"
+	"github.com/ginnel/ginnel/internal/wire"
+)
+
+// maxRecent is how many set-ups are remembered after their end.
+const maxRecent = 4096
+
+// finished is what is remembered of a set-up: as much as an explanation shows,
+// put into words only when somebody asks.
+type finished struct {
+	circuit ginnel.CircuitID
+	service ginnel.ServiceID
+	client  ginnel.IdentityID
+	ingress ginnel.RouterID
+	resume  uint32 // 0: a dial
+	timing  timing
+	took    time.Duration
+	outcome outcome
+}
+
+// recent remembers the last set-ups that ended, whatever became of them. Methods
+// may be called from any goroutine.
+type recent struct {
+	mu   sync.Mutex
+	ring []finished
+	next int // place of the oldest, once the ring is full
+}
+
+// put remembers a set-up. One that never had a circuit's id cannot be asked for.
+func (r *recent) put(s *setup, o outcome) {
+	if s.decision.circuit == "" {
+		return
+	}
+	o.tried = lean(o.tried)
+	f := finished{
+		circuit: s.decision.circuit, service: s.decision.service, client: s.decision.client, ingress: s.from.id(),
+		resume: s.resumeNumber(), timing: s.timing, took: time.Since(s.timing.received), outcome: o,
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ring) < maxRecent {
+		r.ring = append(r.ring, f)
+		return
+	}
+	r.ring[r.next] = f
+	r.next = (r.next + 1) % maxRecent
+}
+
+// lean gives attempts without the candidates that no explanation shows, so that
+// a service of many terminators does not stay in memory.
+func lean(tried []circuit.Tried) []circuit.Tried {
+	out := slices.Clone(tried)
+	for i := range out {
+		t := &out[i]
+		if i < len(out)-1 {
+			t.Candidates, t.Hops = nil, nil
+			continue
+		}
+		t.Candidates = slices.Collect(func(yield func(terminator.Costed) bool) {
+			for n, c := range tried[i].Candidates {
+				if (n < maxExplainCandidates || c.Terminator.ID == t.Terminator) && !yield(c) {
+					return
+				}
+			}
+		})
+	}
+	return out
+}
+
+// of gives what is remembered of a circuit, the oldest first.
+func (r *recent) of(id ginnel.CircuitID) []finished {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []finished
+	for i := range r.ring {
+		if f := &r.ring[(r.next+i)%len(r.ring)]; f.circuit == id {
+			out = append(out, *f)
+		}
+	}
+	return out
+}
+
+// explanation gives a set-up as the API shows it.
+func (f finished) explanation() api.Explanation {
+	x := explain(f.timing, f.outcome.tried)
+	e := api.Explanation{
+		Circuit: f.circuit, Service: f.service, Client: f.client, Ingress: f.ingress, Resume: f.resume,
+		At: f.timing.received, Took: ginnel.Duration(f.took), Code: f.outcome.code, Cause: f.outcome.cause,
+		Terminator: f.outcome.terminator, Attempts: []ginnel.Attempt{},
+	}
+	if f.outcome.peer.ID != "" {
+		e.Peer = f.outcome.peer.String()
+	}
+	if f.outcome.err != nil && e.Cause == "" {
+		e.Cause = f.outcome.err.Error()
+	}
+	for _, t := range f.outcome.tried {
+		e.Attempts = append(e.Attempts, t.Attempt)
+		e.Path, e.Links = t.Path, t.Links
+	}
+	for _, c := range x.GetCandidates() {
+		e.Candidates = append(e.Candidates, api.Candidate{
+			Terminator: ginnel.TerminatorID(c.GetTerminator()), Precedence: c.GetPrecedence(),
+			Static: ginnel.Cost(c.GetStaticCost()), Dynamic: ginnel.Cost(c.GetDynamicCost()),
+			Path: ginnel.Cost(c.GetPathCost()), Total: ginnel.Cost(c.GetTotalCost()), Chosen: c.GetChosen(),
+		})
+	}
+	for _, h := range x.GetHops() {
+		e.Hops = append(e.Hops, api.Hop{
+			Router: ginnel.RouterID(h.GetRouter()), Link: ginnel.LinkID(h.GetLink()),
+			Cost: ginnel.Cost(h.GetCost()), Route: ginnel.Duration(h.GetRouteNs()),
+		})
+	}
+	e.Controller = explainSteps(x.GetPhases())
+	return e
+}
+
+func explainSteps(phases []*wire.Phase) []api.Step {
+	steps := []api.Step{}
+	for _, p := range phases {
+		steps = append(steps, api.Step{
+			Name: p.GetName(), Start: ginnel.Duration(p.GetStartNs()), Took: ginnel.Duration(p.GetTookNs()), Detail: p.GetDetail(),
+		})
+	}
+	return steps
+}
