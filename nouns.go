@@ -160,6 +160,8 @@ type Terminator struct {
 	Instance   string     `json:"instance,omitempty"`
 	StaticCost Cost       `json:"static_cost,omitempty"`
 	Precedence Precedence `json:"precedence"`
+	// Check of the address by the egress router; nil: none.
+	Check *Check `json:"check,omitempty"`
 }
 
 // Peer gives who answers end to end at this terminator: the host's identity, or

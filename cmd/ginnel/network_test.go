@@ -177,6 +177,7 @@ func TestSeparateProcesses(t *testing.T) {
 	t.Run("listen", func(t *testing.T) { (&network{place: n.in(t)}).hosts(alice, bob) })
 	t.Run("circuits", func(t *testing.T) { (&network{place: n.in(t)}).circuits(alice) })
 	t.Run("quiesced", func(t *testing.T) { (&network{place: n.in(t)}).quiesces(alice) })
+	t.Run("checked", func(t *testing.T) { (&network{place: n.in(t)}).checks(alice) })
 	t.Run("refused", func(t *testing.T) { (&network{place: n.in(t)}).refusals(alice, bob) })
 	n.survivesController(alice)
 	n.dialer()
@@ -473,6 +474,26 @@ func (n *network) quiesces(alice string) {
 	c.turn()
 	c.end()
 	n.refused(1, "router nope: not found", "router", "quiesce", "nope")
+}
+
+// checks: a terminator whose check fails is the last to be taken, and says so.
+func (n *network) checks(alice string) {
+	n.refused(2, "give --check too", "terminator", "create", "echo", "--router", "r2", "--address", "tcp:127.0.0.1:1", "--check-path", "/")
+	n.refused(2, "want tcp or http", "terminator", "create", "echo", "--router", "r2", "--address", "tcp:127.0.0.1:1", "--check", "ping")
+	made := n.objects("terminator", "create", "echo", "--router", "r1", "--address", "tcp:127.0.0.1:"+n.ports(1)[0],
+		"--precedence", "required", "--check", "tcp", "--check-interval", "1s", "--check-timeout", "500ms")[0]
+	id := made["id"].(string)
+	n.await("the check fails", func() bool {
+		o := n.objects("terminator", "show", id)[0]
+		return o["unhealthy"] == true && o["precedence"] == "failed"
+	})
+	if got := n.run("terminator", "list"); !strings.Contains(got, " HEALTH ") || !strings.Contains(got, " failed ") {
+		n.Errorf("list: %s", got)
+	}
+	if got := n.feed("hi", "dial", "echo", "--identity", alice); got != "hi" {
+		n.Errorf("dialed %q", got)
+	}
+	n.run("terminator", "delete", id)
 }
 
 // survivesController: a circuit does not notice that the controller is killed,

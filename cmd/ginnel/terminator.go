@@ -24,6 +24,7 @@ func newTerminatorCmd() *cobra.Command {
 			{"ROUTER", func(t api.Terminator) string { return string(t.Router) }},
 			{"HOSTED BY", func(t api.Terminator) string { return hostedBy(t) }},
 			{"ONLINE", func(t api.Terminator) string { return yes(t.Online) }},
+			{"HEALTH", func(t api.Terminator) string { return health(t) }},
 			{"PRECEDENCE", func(t api.Terminator) string { return t.Precedence.String() }},
 			{"STATIC", func(t api.Terminator) string { return t.StaticCost.String() }},
 			{"DYNAMIC", func(t api.Terminator) string { return t.Dynamic.String() }},
@@ -42,6 +43,43 @@ func hostedBy(t api.Terminator) string {
 	return string(t.Address)
 }
 
+func health(t api.Terminator) string {
+	switch {
+	case t.Unhealthy:
+		return "failed"
+	case t.Check == nil:
+		return "-"
+	}
+	return "ok"
+}
+
+// checkFlags adds the flags of a health check; the function gives the check, or
+// nil where there is none.
+func checkFlags(cmd *cobra.Command) func() (*ginnel.Check, error) {
+	flags := cmd.Flags()
+	kind := flags.String("check", "", "health check by the router: tcp (connects) or http (GET, status below 400)")
+	path := flags.String("check-path", "", "what an http check gets (default /)")
+	interval := flags.Duration("check-interval", 0, "between two checks (default 10s)")
+	timeout := flags.Duration("check-timeout", 0, "of one check (default 2s)")
+	return func() (*ginnel.Check, error) {
+		if *kind == "" {
+			for _, name := range []string{"check-path", "check-interval", "check-timeout"} {
+				if flags.Changed(name) {
+					return nil, usagef("--%s: give --check too", name)
+				}
+			}
+			return nil, nil
+		}
+		check := ginnel.Check{
+			Kind: ginnel.CheckKind(*kind), Path: *path, Interval: ginnel.Duration(*interval), Timeout: ginnel.Duration(*timeout),
+		}.WithDefaults()
+		if err := check.Validate(); err != nil {
+			return nil, usageError{err}
+		}
+		return &check, nil
+	}
+}
+
 func newTerminatorCreateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "create SERVICE",
@@ -54,6 +92,7 @@ func newTerminatorCreateCmd() *cobra.Command {
 	precedence := cmd.Flags().String("precedence", "default", "required, default or failed")
 	instance := cmd.Flags().String("instance", "", "which one this is, for dials that ask for one")
 	units := costFlag(cmd, 0, "static cost")
+	checkOf := checkFlags(cmd)
 	for _, needed := range []string{"router", "address"} {
 		if err := cmd.MarkFlagRequired(needed); err != nil {
 			panic("BUG: " + err.Error())
@@ -68,9 +107,13 @@ func newTerminatorCreateCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		check, err := checkOf()
+		if err != nil {
+			return err
+		}
 		made, err := c.Terminators().Create(ctx, ginnel.Terminator{
 			Service: ginnel.ServiceID(args[0]), Router: ginnel.RouterID(*router), Address: ginnel.Address(*address),
-			Instance: *instance, StaticCost: price, Precedence: class,
+			Instance: *instance, StaticCost: price, Precedence: class, Check: check,
 		})
 		if err != nil {
 			return err

@@ -35,11 +35,12 @@ type Service struct {
 // Terminator is a terminator, stored or made by an SDK, with its costs.
 type Terminator struct {
 	ginnel.Terminator
-	Dynamic  ginnel.Cost `json:"dynamic_cost"`
-	Failure  ginnel.Cost `json:"failure_cost" doc:"part of dynamic_cost"`
-	Circuits int         `json:"circuits"`
-	Online   bool        `json:"online" doc:"its router is connected"`
-	Stored   bool        `json:"stored" doc:"false: bound by an SDK"`
+	Unhealthy bool        `json:"unhealthy" doc:"its health check fails, so its precedence is failed"`
+	Dynamic   ginnel.Cost `json:"dynamic_cost"`
+	Failure   ginnel.Cost `json:"failure_cost" doc:"part of dynamic_cost"`
+	Circuits  int         `json:"circuits"`
+	Online    bool        `json:"online" doc:"its router is connected"`
+	Stored    bool        `json:"stored" doc:"false: bound by an SDK"`
 }
 
 // Link is a link that shall be or is.

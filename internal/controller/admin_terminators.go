@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
@@ -33,7 +34,7 @@ func (a terminatorsAdmin) of(r rules, s ginnel.Service) []api.Terminator {
 		shown := api.Terminator{Terminator: c.Terminator, Dynamic: c.Dynamic, Stored: c.Host == ""}
 		shown.Online = a.c.fabric.topology().Connected(c.Router)
 		if row := a.c.fabric.terminator(c.Router, c.ID); row != nil {
-			shown.Circuits = row.dynamic.Circuits()
+			shown.Circuits, shown.Unhealthy = row.dynamic.Circuits(), row.unhealthy
 			shown.Failure = c.Dynamic - ginnel.Units(2*int64(shown.Circuits))
 		}
 		list = append(list, shown)
@@ -86,6 +87,14 @@ func checkTerminator(t ginnel.Terminator) error {
 	if _, err := ginnel.ParseAddress(string(t.Address), false, "tcp", "udp"); err != nil {
 		return err
 	}
+	if t.Check != nil {
+		if !strings.HasPrefix(string(t.Address), "tcp:") {
+			return fmt.Errorf("check: %s is not a tcp address", t.Address)
+		}
+		if err := t.Check.WithDefaults().Validate(); err != nil {
+			return err
+		}
+	}
 	if t.StaticCost < 0 {
 		return fmt.Errorf("cost %s is negative", t.StaticCost)
 	}
@@ -115,6 +124,7 @@ func (a terminatorsAdmin) Update(ctx context.Context, id string, t ginnel.Termin
 			return api.Problemf(ginnel.KindInvalid, "terminator %s stays with service %s at router %s", id, old.Service, old.Router)
 		}
 		old.Address, old.StaticCost, old.Precedence, old.Instance = t.Address, t.StaticCost, t.Precedence, t.Instance
+		old.Check = t.Check
 		return tx.Terminators().Put(old)
 	})
 }

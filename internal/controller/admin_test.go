@@ -83,6 +83,10 @@ func TestAdminRefuses(t *testing.T) {
 			{"terminator at no router", terminator(func(t *ginnel.Terminator) { t.Router = "none" }), ginnel.KindNotFound},
 			{"terminator of a host", terminator(func(t *ginnel.Terminator) { t.Host = "h" }), ginnel.KindInvalid},
 			{"terminator over tls", terminator(func(t *ginnel.Terminator) { t.Address = "tls:a:1" }), ginnel.KindInvalid},
+			{"check of udp", terminator(func(t *ginnel.Terminator) {
+				t.Address, t.Check = "udp:127.0.0.1:53", &ginnel.Check{Kind: ginnel.TCPCheck}
+			}), ginnel.KindInvalid},
+			{"check of no kind", terminator(func(t *ginnel.Terminator) { t.Check = &ginnel.Check{} }), ginnel.KindInvalid},
 			{"terminator of negative cost", terminator(func(t *ginnel.Terminator) { t.StaticCost = -1 }), ginnel.KindInvalid},
 			{"policy of no kind", policy(ginnel.Policy{ID: "p", Kind: "x"}), ginnel.KindInvalid},
 			{"policy without selector", policy(ginnel.Policy{ID: "p", Kind: ginnel.DialPolicy, Identities: []string{"x"}, Services: []string{"#all"}}), ginnel.KindInvalid},

@@ -143,6 +143,55 @@ func TestQuiesced(t *testing.T) {
 	})
 }
 
+// A router is told the check of a terminator in full; while it says that the check
+// fails, the terminator is the last to be chosen.
+func TestHealthCheck(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r := b.router("r1", "tls:r1:1")
+		b.service("web")
+		spec := ginnel.Terminator{
+			ID: "t1", Service: "web", Router: "r1", Address: "tcp:127.0.0.1:80", Precedence: ginnel.Required,
+			Check: &ginnel.Check{Kind: ginnel.HTTPCheck, Interval: ginnel.Duration(5 * time.Second)},
+		}
+		_, err := b.api.Terminators.Create(t.Context(), spec)
+		b.must(err)
+		b.wait(time.Second)
+		told := func() *wire.HostedTerminator {
+			t.Helper()
+			all := take(r, (*wire.Message).GetRouterConfig)
+			if len(all) == 0 || len(all[len(all)-1].GetTerminators()) != 1 {
+				t.Fatalf("told %v", all)
+			}
+			return all[len(all)-1].GetTerminators()[0]
+		}
+		full := &wire.HealthCheck{Kind: "http", Path: "/", IntervalMs: 5000, TimeoutMs: 2000, Failures: 3, Successes: 2}
+		if got := told().GetCheck(); !proto.Equal(got, full) {
+			t.Errorf("told %v", got)
+		}
+		want := func(unhealthy bool, precedence ginnel.Precedence) {
+			t.Helper()
+			if got := b.candidates("web"); len(got) != 1 || got[0].Precedence != precedence {
+				t.Errorf("candidates: %+v", got)
+			}
+			shown, err := b.api.Terminators.Get(t.Context(), "t1")
+			if err != nil || shown.Unhealthy != unhealthy || shown.Precedence != precedence || shown.Check == nil {
+				t.Errorf("shown: %+v, %v", shown, err)
+			}
+		}
+		want(false, ginnel.Required)
+		r.report(&wire.State{Terminators: []*wire.TerminatorState{{Id: "t1", Unhealthy: true}}})
+		want(true, ginnel.Failed)
+		r.report(&wire.State{Terminators: []*wire.TerminatorState{{Id: "t1"}}})
+		want(false, ginnel.Required)
+		spec.Check = nil
+		b.must(b.api.Terminators.Update(t.Context(), "t1", spec))
+		b.wait(time.Second)
+		if got := told().GetCheck(); got != nil {
+			t.Errorf("told %v without a check", got)
+		}
+	})
+}
+
 func TestTopology(t *testing.T) {
 	inTestbed(t, func(t *testing.T, b *testbed) {
 		r1, r2 := b.router("r1", "tls:r1:1"), b.router("r2")

@@ -138,11 +138,24 @@ func configPages(links []*wire.LinkTarget, terminators []ginnel.Terminator) []*w
 		p.Links = append(p.Links, l)
 	}
 	for _, t := range terminators {
-		h := &wire.HostedTerminator{Id: string(t.ID), Service: string(t.Service), Address: string(t.Address)}
+		h := &wire.HostedTerminator{Id: string(t.ID), Service: string(t.Service), Address: string(t.Address), Check: healthCheck(t.Check)}
 		p := room(h)
 		p.Terminators = append(p.Terminators, h)
 	}
 	return pages
+}
+
+// healthCheck gives a terminator's check as its router is told it; nil: none.
+func healthCheck(c *ginnel.Check) *wire.HealthCheck {
+	if c == nil {
+		return nil
+	}
+	full := c.WithDefaults()
+	ms := func(d ginnel.Duration) uint32 { return uint32(time.Duration(d).Milliseconds()) }
+	return &wire.HealthCheck{
+		Kind: string(full.Kind), Path: full.Path, IntervalMs: ms(full.Interval), TimeoutMs: ms(full.Timeout),
+		Failures: uint32(full.Failures), Successes: uint32(full.Successes),
+	}
 }
 
 // planned is a link that shall be.

@@ -23,6 +23,8 @@
 //	           that waits for a controller
 //	host.go    a goroutine for each set-up at an egress, then two for each
 //	           connection that this router made
+//	checks.go  one goroutine for the health checks of hosted terminators, and one
+//	           for each check while it runs
 //
 // All of them end before Run returns. The readers never wait: what they hand
 // over is queued or done.

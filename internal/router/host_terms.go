@@ -4,6 +4,7 @@
 package router
 
 import (
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -24,16 +25,21 @@ type term struct {
 	host    ginnel.IdentityID // likewise
 
 	dynamic terminator.Dynamic // under terms.mu
+	health  *terminator.Health // likewise; nil: not checked
 }
 
 // terms holds the terminators of this router and reports what they cost. Its
 // methods may be called from any goroutine and never wait.
 type terms struct {
-	c *circuits
+	c    *circuits
+	rng  *rand.Rand    // spreads checks; under mu
+	wake chan struct{} // the loop of the checks may have something to do
 
 	mu   sync.Mutex
 	byID map[ginnel.TerminatorID]*term
 	open map[ginnel.CircuitID]*tally
+	// probing is how many checks run now.
+	probing int
 }
 
 // tally counts the rows by which one circuit is behind a terminator of an SDK.
@@ -45,6 +51,7 @@ type tally struct {
 
 func (ts *terms) init(c *circuits) {
 	ts.c = c
+	ts.wake = make(chan struct{}, 1)
 	ts.byID = make(map[ginnel.TerminatorID]*term)
 	ts.open = make(map[ginnel.CircuitID]*tally)
 }
@@ -75,12 +82,14 @@ func (c *circuits) configure(cfg *wire.RouterConfig) {
 		case h == nil:
 			ts.removeLocked(t)
 		case h.GetAddress() == string(t.address) && h.GetService() == string(t.service):
+			ts.checkLocked(t, h.GetCheck())
 			delete(wanted, id)
 		}
 	}
 	for id, h := range wanted {
 		t := &term{id: id, service: ginnel.ServiceID(h.GetService()), address: ginnel.Address(h.GetAddress())}
 		ts.byID[id] = t
+		ts.checkLocked(t, h.GetCheck())
 		ts.reportLocked(t)
 	}
 }
@@ -135,6 +144,7 @@ func (ts *terms) reportLocked(t *term) {
 	ts.c.r.report.terminator(&wire.TerminatorState{
 		Id: string(t.id), Bind: t.bind, Host: string(t.host),
 		Circuits: uint32(load.Circuits), FailureCost: int64(load.FailureCost),
+		Unhealthy: t.health != nil && t.health.Unhealthy(),
 	})
 }
 

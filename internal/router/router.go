@@ -93,6 +93,7 @@ func New(opts Options) (*Router, error) {
 	r.edge = newEdge(r)
 	r.ctrl = newCtrl(r, branch(opts.Random))
 	r.links = newLinks(r, branch(opts.Random))
+	r.circuits.terms.rng = branch(opts.Random)
 	return r, nil
 }
 
@@ -141,6 +142,7 @@ func (r *Router) Run(ctx context.Context) error {
 	r.running.Go(func() { r.self.run(ctx) })
 	r.running.Go(func() { r.report.run(ctx) })
 	r.running.Go(func() { r.circuits.run(ctx) })
+	r.running.Go(func() { r.circuits.terms.runChecks(ctx) })
 	r.running.Go(func() { r.links.loop.Run(ctx) })
 	r.running.Go(func() { r.ctrl.run(ctx) })
 	<-ctx.Done()

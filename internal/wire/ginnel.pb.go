@@ -3372,6 +3372,7 @@ type HostedTerminator struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Service       string                 `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
 	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	Check         *HealthCheck           `protobuf:"bytes,4,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3427,6 +3428,98 @@ func (x *HostedTerminator) GetAddress() string {
 	return ""
 }
 
+func (x *HostedTerminator) GetCheck() *HealthCheck {
+	if x != nil {
+		return x.Check
+	}
+	return nil
+}
+
+// HealthCheck of a hosted terminator, as ginnel.Check with all its values.
+type HealthCheck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	IntervalMs    uint32                 `protobuf:"varint,3,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"`
+	TimeoutMs     uint32                 `protobuf:"varint,4,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	Failures      uint32                 `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`
+	Successes     uint32                 `protobuf:"varint,6,opt,name=successes,proto3" json:"successes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthCheck) Reset() {
+	*x = HealthCheck{}
+	mi := &file_ginnel_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthCheck) ProtoMessage() {}
+
+func (x *HealthCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_ginnel_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthCheck.ProtoReflect.Descriptor instead.
+func (*HealthCheck) Descriptor() ([]byte, []int) {
+	return file_ginnel_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *HealthCheck) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HealthCheck) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *HealthCheck) GetIntervalMs() uint32 {
+	if x != nil {
+		return x.IntervalMs
+	}
+	return 0
+}
+
+func (x *HealthCheck) GetTimeoutMs() uint32 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+func (x *HealthCheck) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *HealthCheck) GetSuccesses() uint32 {
+	if x != nil {
+		return x.Successes
+	}
+	return 0
+}
+
 // Route installs one router's row of a circuit's path, in one generation.
 // "Up" is towards the client. An *_in label is one that this router granted,
 // on which frames arrive from that side; an *_out label is the neighbour's.
@@ -3451,7 +3544,7 @@ type Route struct {
 
 func (x *Route) Reset() {
 	*x = Route{}
-	mi := &file_ginnel_proto_msgTypes[38]
+	mi := &file_ginnel_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +3556,7 @@ func (x *Route) String() string {
 func (*Route) ProtoMessage() {}
 
 func (x *Route) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[38]
+	mi := &file_ginnel_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +3569,7 @@ func (x *Route) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Route.ProtoReflect.Descriptor instead.
 func (*Route) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{38}
+	return file_ginnel_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Route) GetCircuit() string {
@@ -3573,7 +3666,7 @@ type Ingress struct {
 
 func (x *Ingress) Reset() {
 	*x = Ingress{}
-	mi := &file_ginnel_proto_msgTypes[39]
+	mi := &file_ginnel_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3678,7 @@ func (x *Ingress) String() string {
 func (*Ingress) ProtoMessage() {}
 
 func (x *Ingress) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[39]
+	mi := &file_ginnel_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +3691,7 @@ func (x *Ingress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ingress.ProtoReflect.Descriptor instead.
 func (*Ingress) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{39}
+	return file_ginnel_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Ingress) GetRequest() uint64 {
@@ -3631,7 +3724,7 @@ type Egress struct {
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_ginnel_proto_msgTypes[40]
+	mi := &file_ginnel_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +3736,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[40]
+	mi := &file_ginnel_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +3749,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{40}
+	return file_ginnel_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Egress) GetTerminator() string {
@@ -3726,7 +3819,7 @@ type RouteConnecting struct {
 
 func (x *RouteConnecting) Reset() {
 	*x = RouteConnecting{}
-	mi := &file_ginnel_proto_msgTypes[41]
+	mi := &file_ginnel_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3738,7 +3831,7 @@ func (x *RouteConnecting) String() string {
 func (*RouteConnecting) ProtoMessage() {}
 
 func (x *RouteConnecting) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[41]
+	mi := &file_ginnel_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3751,7 +3844,7 @@ func (x *RouteConnecting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConnecting.ProtoReflect.Descriptor instead.
 func (*RouteConnecting) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{41}
+	return file_ginnel_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RouteConnecting) GetCircuit() string {
@@ -3781,7 +3874,7 @@ type RouteResult struct {
 
 func (x *RouteResult) Reset() {
 	*x = RouteResult{}
-	mi := &file_ginnel_proto_msgTypes[42]
+	mi := &file_ginnel_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3793,7 +3886,7 @@ func (x *RouteResult) String() string {
 func (*RouteResult) ProtoMessage() {}
 
 func (x *RouteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[42]
+	mi := &file_ginnel_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3806,7 +3899,7 @@ func (x *RouteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteResult.ProtoReflect.Descriptor instead.
 func (*RouteResult) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{42}
+	return file_ginnel_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RouteResult) GetCircuit() string {
@@ -3848,7 +3941,7 @@ type Unroute struct {
 
 func (x *Unroute) Reset() {
 	*x = Unroute{}
-	mi := &file_ginnel_proto_msgTypes[43]
+	mi := &file_ginnel_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3860,7 +3953,7 @@ func (x *Unroute) String() string {
 func (*Unroute) ProtoMessage() {}
 
 func (x *Unroute) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[43]
+	mi := &file_ginnel_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3873,7 +3966,7 @@ func (x *Unroute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unroute.ProtoReflect.Descriptor instead.
 func (*Unroute) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{43}
+	return file_ginnel_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Unroute) GetCircuit() string {
@@ -3910,7 +4003,7 @@ type Revoke struct {
 
 func (x *Revoke) Reset() {
 	*x = Revoke{}
-	mi := &file_ginnel_proto_msgTypes[44]
+	mi := &file_ginnel_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3922,7 +4015,7 @@ func (x *Revoke) String() string {
 func (*Revoke) ProtoMessage() {}
 
 func (x *Revoke) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[44]
+	mi := &file_ginnel_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3935,7 +4028,7 @@ func (x *Revoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoke.ProtoReflect.Descriptor instead.
 func (*Revoke) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{44}
+	return file_ginnel_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Revoke) GetIdentity() string {
@@ -3977,7 +4070,7 @@ type Hint struct {
 
 func (x *Hint) Reset() {
 	*x = Hint{}
-	mi := &file_ginnel_proto_msgTypes[45]
+	mi := &file_ginnel_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3989,7 +4082,7 @@ func (x *Hint) String() string {
 func (*Hint) ProtoMessage() {}
 
 func (x *Hint) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[45]
+	mi := &file_ginnel_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4002,7 +4095,7 @@ func (x *Hint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hint.ProtoReflect.Descriptor instead.
 func (*Hint) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{45}
+	return file_ginnel_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Hint) GetCircuit() string {
@@ -4029,7 +4122,7 @@ type DialRequest struct {
 
 func (x *DialRequest) Reset() {
 	*x = DialRequest{}
-	mi := &file_ginnel_proto_msgTypes[46]
+	mi := &file_ginnel_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4041,7 +4134,7 @@ func (x *DialRequest) String() string {
 func (*DialRequest) ProtoMessage() {}
 
 func (x *DialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[46]
+	mi := &file_ginnel_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4054,7 +4147,7 @@ func (x *DialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialRequest.ProtoReflect.Descriptor instead.
 func (*DialRequest) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{46}
+	return file_ginnel_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DialRequest) GetDial() *Signed {
@@ -4081,7 +4174,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_ginnel_proto_msgTypes[47]
+	mi := &file_ginnel_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4093,7 +4186,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[47]
+	mi := &file_ginnel_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4106,7 +4199,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{47}
+	return file_ginnel_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ResumeRequest) GetResume() *Signed {
@@ -4134,7 +4227,7 @@ type ServicesRequest struct {
 
 func (x *ServicesRequest) Reset() {
 	*x = ServicesRequest{}
-	mi := &file_ginnel_proto_msgTypes[48]
+	mi := &file_ginnel_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4239,7 @@ func (x *ServicesRequest) String() string {
 func (*ServicesRequest) ProtoMessage() {}
 
 func (x *ServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[48]
+	mi := &file_ginnel_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4252,7 @@ func (x *ServicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicesRequest.ProtoReflect.Descriptor instead.
 func (*ServicesRequest) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{48}
+	return file_ginnel_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ServicesRequest) GetQuery() *Signed {
@@ -4192,7 +4285,7 @@ type BindRequest struct {
 
 func (x *BindRequest) Reset() {
 	*x = BindRequest{}
-	mi := &file_ginnel_proto_msgTypes[49]
+	mi := &file_ginnel_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4204,7 +4297,7 @@ func (x *BindRequest) String() string {
 func (*BindRequest) ProtoMessage() {}
 
 func (x *BindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[49]
+	mi := &file_ginnel_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4217,7 +4310,7 @@ func (x *BindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindRequest.ProtoReflect.Descriptor instead.
 func (*BindRequest) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{49}
+	return file_ginnel_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BindRequest) GetBind() *Signed {
@@ -4236,7 +4329,7 @@ type BindResponse struct {
 
 func (x *BindResponse) Reset() {
 	*x = BindResponse{}
-	mi := &file_ginnel_proto_msgTypes[50]
+	mi := &file_ginnel_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +4341,7 @@ func (x *BindResponse) String() string {
 func (*BindResponse) ProtoMessage() {}
 
 func (x *BindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[50]
+	mi := &file_ginnel_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +4354,7 @@ func (x *BindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindResponse.ProtoReflect.Descriptor instead.
 func (*BindResponse) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{50}
+	return file_ginnel_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BindResponse) GetTerminator() string {
@@ -4280,7 +4373,7 @@ type Unbind struct {
 
 func (x *Unbind) Reset() {
 	*x = Unbind{}
-	mi := &file_ginnel_proto_msgTypes[51]
+	mi := &file_ginnel_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4385,7 @@ func (x *Unbind) String() string {
 func (*Unbind) ProtoMessage() {}
 
 func (x *Unbind) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[51]
+	mi := &file_ginnel_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4305,7 +4398,7 @@ func (x *Unbind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unbind.ProtoReflect.Descriptor instead.
 func (*Unbind) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{51}
+	return file_ginnel_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Unbind) GetTerminator() string {
@@ -4324,7 +4417,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_ginnel_proto_msgTypes[52]
+	mi := &file_ginnel_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4429,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[52]
+	mi := &file_ginnel_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4442,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{52}
+	return file_ginnel_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AttachRequest) GetAttach() *Signed {
@@ -4369,7 +4462,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_ginnel_proto_msgTypes[53]
+	mi := &file_ginnel_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4474,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[53]
+	mi := &file_ginnel_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4487,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{53}
+	return file_ginnel_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Cancel) GetRequest() uint64 {
@@ -4423,7 +4516,7 @@ type DialResponse struct {
 
 func (x *DialResponse) Reset() {
 	*x = DialResponse{}
-	mi := &file_ginnel_proto_msgTypes[54]
+	mi := &file_ginnel_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4435,7 +4528,7 @@ func (x *DialResponse) String() string {
 func (*DialResponse) ProtoMessage() {}
 
 func (x *DialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[54]
+	mi := &file_ginnel_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4448,7 +4541,7 @@ func (x *DialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialResponse.ProtoReflect.Descriptor instead.
 func (*DialResponse) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{54}
+	return file_ginnel_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DialResponse) GetCircuit() string {
@@ -4532,7 +4625,7 @@ type Services struct {
 
 func (x *Services) Reset() {
 	*x = Services{}
-	mi := &file_ginnel_proto_msgTypes[55]
+	mi := &file_ginnel_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4637,7 @@ func (x *Services) String() string {
 func (*Services) ProtoMessage() {}
 
 func (x *Services) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[55]
+	mi := &file_ginnel_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +4650,7 @@ func (x *Services) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Services.ProtoReflect.Descriptor instead.
 func (*Services) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{55}
+	return file_ginnel_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Services) GetPage() *Signed {
@@ -4595,7 +4688,7 @@ type HostDial struct {
 
 func (x *HostDial) Reset() {
 	*x = HostDial{}
-	mi := &file_ginnel_proto_msgTypes[56]
+	mi := &file_ginnel_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4607,7 +4700,7 @@ func (x *HostDial) String() string {
 func (*HostDial) ProtoMessage() {}
 
 func (x *HostDial) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[56]
+	mi := &file_ginnel_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4620,7 +4713,7 @@ func (x *HostDial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostDial.ProtoReflect.Descriptor instead.
 func (*HostDial) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{56}
+	return file_ginnel_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *HostDial) GetCircuit() string {
@@ -4717,7 +4810,7 @@ type HostDialResult struct {
 
 func (x *HostDialResult) Reset() {
 	*x = HostDialResult{}
-	mi := &file_ginnel_proto_msgTypes[57]
+	mi := &file_ginnel_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4729,7 +4822,7 @@ func (x *HostDialResult) String() string {
 func (*HostDialResult) ProtoMessage() {}
 
 func (x *HostDialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[57]
+	mi := &file_ginnel_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4742,7 +4835,7 @@ func (x *HostDialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostDialResult.ProtoReflect.Descriptor instead.
 func (*HostDialResult) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{57}
+	return file_ginnel_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *HostDialResult) GetEarly() []byte {
@@ -4771,7 +4864,7 @@ type Explain struct {
 
 func (x *Explain) Reset() {
 	*x = Explain{}
-	mi := &file_ginnel_proto_msgTypes[58]
+	mi := &file_ginnel_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4783,7 +4876,7 @@ func (x *Explain) String() string {
 func (*Explain) ProtoMessage() {}
 
 func (x *Explain) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[58]
+	mi := &file_ginnel_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4796,7 +4889,7 @@ func (x *Explain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explain.ProtoReflect.Descriptor instead.
 func (*Explain) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{58}
+	return file_ginnel_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Explain) GetCandidates() []*Candidate {
@@ -4835,7 +4928,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_ginnel_proto_msgTypes[59]
+	mi := &file_ginnel_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +4940,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[59]
+	mi := &file_ginnel_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +4953,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{59}
+	return file_ginnel_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Candidate) GetTerminator() string {
@@ -4924,7 +5017,7 @@ type Hop struct {
 
 func (x *Hop) Reset() {
 	*x = Hop{}
-	mi := &file_ginnel_proto_msgTypes[60]
+	mi := &file_ginnel_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4936,7 +5029,7 @@ func (x *Hop) String() string {
 func (*Hop) ProtoMessage() {}
 
 func (x *Hop) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[60]
+	mi := &file_ginnel_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4949,7 +5042,7 @@ func (x *Hop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hop.ProtoReflect.Descriptor instead.
 func (*Hop) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{60}
+	return file_ginnel_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Hop) GetRouter() string {
@@ -4993,7 +5086,7 @@ type Phase struct {
 
 func (x *Phase) Reset() {
 	*x = Phase{}
-	mi := &file_ginnel_proto_msgTypes[61]
+	mi := &file_ginnel_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5005,7 +5098,7 @@ func (x *Phase) String() string {
 func (*Phase) ProtoMessage() {}
 
 func (x *Phase) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[61]
+	mi := &file_ginnel_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5018,7 +5111,7 @@ func (x *Phase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Phase.ProtoReflect.Descriptor instead.
 func (*Phase) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{61}
+	return file_ginnel_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Phase) GetName() string {
@@ -5336,11 +5429,21 @@ const file_ginnel_proto_rawDesc = "" +
 	"\vstatic_cost\x18\x04 \x01(\x03R\n" +
 	"staticCost\x12\x12\n" +
 	"\x04dial\x18\x05 \x01(\bR\x04dial\x12\x10\n" +
-	"\x03key\x18\x06 \x01(\tR\x03key\"V\n" +
+	"\x03key\x18\x06 \x01(\tR\x03key\"\x86\x01\n" +
 	"\x10HostedTerminator\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xe5\x02\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12.\n" +
+	"\x05check\x18\x04 \x01(\v2\x18.ginnel.wire.HealthCheckR\x05check\"\xaf\x01\n" +
+	"\vHealthCheck\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1f\n" +
+	"\vinterval_ms\x18\x03 \x01(\rR\n" +
+	"intervalMs\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x04 \x01(\rR\ttimeoutMs\x12\x1a\n" +
+	"\bfailures\x18\x05 \x01(\rR\bfailures\x12\x1c\n" +
+	"\tsuccesses\x18\x06 \x01(\rR\tsuccesses\"\xe5\x02\n" +
 	"\x05Route\x12\x18\n" +
 	"\acircuit\x18\x01 \x01(\tR\acircuit\x12\x1e\n" +
 	"\n" +
@@ -5510,7 +5613,7 @@ func file_ginnel_proto_rawDescGZIP() []byte {
 }
 
 var file_ginnel_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ginnel_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_ginnel_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_ginnel_proto_goTypes = []any{
 	(Verdict_Kind)(0),        // 0: ginnel.wire.Verdict.Kind
 	(*Message)(nil),          // 1: ginnel.wire.Message
@@ -5551,30 +5654,31 @@ var file_ginnel_proto_goTypes = []any{
 	(*RouterConfig)(nil),     // 36: ginnel.wire.RouterConfig
 	(*LinkTarget)(nil),       // 37: ginnel.wire.LinkTarget
 	(*HostedTerminator)(nil), // 38: ginnel.wire.HostedTerminator
-	(*Route)(nil),            // 39: ginnel.wire.Route
-	(*Ingress)(nil),          // 40: ginnel.wire.Ingress
-	(*Egress)(nil),           // 41: ginnel.wire.Egress
-	(*RouteConnecting)(nil),  // 42: ginnel.wire.RouteConnecting
-	(*RouteResult)(nil),      // 43: ginnel.wire.RouteResult
-	(*Unroute)(nil),          // 44: ginnel.wire.Unroute
-	(*Revoke)(nil),           // 45: ginnel.wire.Revoke
-	(*Hint)(nil),             // 46: ginnel.wire.Hint
-	(*DialRequest)(nil),      // 47: ginnel.wire.DialRequest
-	(*ResumeRequest)(nil),    // 48: ginnel.wire.ResumeRequest
-	(*ServicesRequest)(nil),  // 49: ginnel.wire.ServicesRequest
-	(*BindRequest)(nil),      // 50: ginnel.wire.BindRequest
-	(*BindResponse)(nil),     // 51: ginnel.wire.BindResponse
-	(*Unbind)(nil),           // 52: ginnel.wire.Unbind
-	(*AttachRequest)(nil),    // 53: ginnel.wire.AttachRequest
-	(*Cancel)(nil),           // 54: ginnel.wire.Cancel
-	(*DialResponse)(nil),     // 55: ginnel.wire.DialResponse
-	(*Services)(nil),         // 56: ginnel.wire.Services
-	(*HostDial)(nil),         // 57: ginnel.wire.HostDial
-	(*HostDialResult)(nil),   // 58: ginnel.wire.HostDialResult
-	(*Explain)(nil),          // 59: ginnel.wire.Explain
-	(*Candidate)(nil),        // 60: ginnel.wire.Candidate
-	(*Hop)(nil),              // 61: ginnel.wire.Hop
-	(*Phase)(nil),            // 62: ginnel.wire.Phase
+	(*HealthCheck)(nil),      // 39: ginnel.wire.HealthCheck
+	(*Route)(nil),            // 40: ginnel.wire.Route
+	(*Ingress)(nil),          // 41: ginnel.wire.Ingress
+	(*Egress)(nil),           // 42: ginnel.wire.Egress
+	(*RouteConnecting)(nil),  // 43: ginnel.wire.RouteConnecting
+	(*RouteResult)(nil),      // 44: ginnel.wire.RouteResult
+	(*Unroute)(nil),          // 45: ginnel.wire.Unroute
+	(*Revoke)(nil),           // 46: ginnel.wire.Revoke
+	(*Hint)(nil),             // 47: ginnel.wire.Hint
+	(*DialRequest)(nil),      // 48: ginnel.wire.DialRequest
+	(*ResumeRequest)(nil),    // 49: ginnel.wire.ResumeRequest
+	(*ServicesRequest)(nil),  // 50: ginnel.wire.ServicesRequest
+	(*BindRequest)(nil),      // 51: ginnel.wire.BindRequest
+	(*BindResponse)(nil),     // 52: ginnel.wire.BindResponse
+	(*Unbind)(nil),           // 53: ginnel.wire.Unbind
+	(*AttachRequest)(nil),    // 54: ginnel.wire.AttachRequest
+	(*Cancel)(nil),           // 55: ginnel.wire.Cancel
+	(*DialResponse)(nil),     // 56: ginnel.wire.DialResponse
+	(*Services)(nil),         // 57: ginnel.wire.Services
+	(*HostDial)(nil),         // 58: ginnel.wire.HostDial
+	(*HostDialResult)(nil),   // 59: ginnel.wire.HostDialResult
+	(*Explain)(nil),          // 60: ginnel.wire.Explain
+	(*Candidate)(nil),        // 61: ginnel.wire.Candidate
+	(*Hop)(nil),              // 62: ginnel.wire.Hop
+	(*Phase)(nil),            // 63: ginnel.wire.Phase
 }
 var file_ginnel_proto_depIdxs = []int32{
 	2,  // 0: ginnel.wire.Message.hello:type_name -> ginnel.wire.Hello
@@ -5585,28 +5689,28 @@ var file_ginnel_proto_depIdxs = []int32{
 	26, // 5: ginnel.wire.Message.enroll_response:type_name -> ginnel.wire.EnrollResponse
 	30, // 6: ginnel.wire.Message.state:type_name -> ginnel.wire.State
 	35, // 7: ginnel.wire.Message.label_grant:type_name -> ginnel.wire.LabelGrant
-	42, // 8: ginnel.wire.Message.route_connecting:type_name -> ginnel.wire.RouteConnecting
-	43, // 9: ginnel.wire.Message.route_result:type_name -> ginnel.wire.RouteResult
+	43, // 8: ginnel.wire.Message.route_connecting:type_name -> ginnel.wire.RouteConnecting
+	44, // 9: ginnel.wire.Message.route_result:type_name -> ginnel.wire.RouteResult
 	27, // 10: ginnel.wire.Message.relay_open:type_name -> ginnel.wire.RelayOpen
 	28, // 11: ginnel.wire.Message.relay_data:type_name -> ginnel.wire.RelayData
 	29, // 12: ginnel.wire.Message.relay_close:type_name -> ginnel.wire.RelayClose
 	36, // 13: ginnel.wire.Message.router_config:type_name -> ginnel.wire.RouterConfig
-	39, // 14: ginnel.wire.Message.route:type_name -> ginnel.wire.Route
-	44, // 15: ginnel.wire.Message.unroute:type_name -> ginnel.wire.Unroute
-	45, // 16: ginnel.wire.Message.revoke:type_name -> ginnel.wire.Revoke
-	46, // 17: ginnel.wire.Message.hint:type_name -> ginnel.wire.Hint
-	47, // 18: ginnel.wire.Message.dial_request:type_name -> ginnel.wire.DialRequest
-	48, // 19: ginnel.wire.Message.resume_request:type_name -> ginnel.wire.ResumeRequest
-	49, // 20: ginnel.wire.Message.services_request:type_name -> ginnel.wire.ServicesRequest
-	50, // 21: ginnel.wire.Message.bind_request:type_name -> ginnel.wire.BindRequest
-	52, // 22: ginnel.wire.Message.unbind:type_name -> ginnel.wire.Unbind
-	53, // 23: ginnel.wire.Message.attach_request:type_name -> ginnel.wire.AttachRequest
-	54, // 24: ginnel.wire.Message.cancel:type_name -> ginnel.wire.Cancel
-	55, // 25: ginnel.wire.Message.dial_response:type_name -> ginnel.wire.DialResponse
-	56, // 26: ginnel.wire.Message.services:type_name -> ginnel.wire.Services
-	57, // 27: ginnel.wire.Message.host_dial:type_name -> ginnel.wire.HostDial
-	58, // 28: ginnel.wire.Message.host_dial_result:type_name -> ginnel.wire.HostDialResult
-	51, // 29: ginnel.wire.Message.bind_response:type_name -> ginnel.wire.BindResponse
+	40, // 14: ginnel.wire.Message.route:type_name -> ginnel.wire.Route
+	45, // 15: ginnel.wire.Message.unroute:type_name -> ginnel.wire.Unroute
+	46, // 16: ginnel.wire.Message.revoke:type_name -> ginnel.wire.Revoke
+	47, // 17: ginnel.wire.Message.hint:type_name -> ginnel.wire.Hint
+	48, // 18: ginnel.wire.Message.dial_request:type_name -> ginnel.wire.DialRequest
+	49, // 19: ginnel.wire.Message.resume_request:type_name -> ginnel.wire.ResumeRequest
+	50, // 20: ginnel.wire.Message.services_request:type_name -> ginnel.wire.ServicesRequest
+	51, // 21: ginnel.wire.Message.bind_request:type_name -> ginnel.wire.BindRequest
+	53, // 22: ginnel.wire.Message.unbind:type_name -> ginnel.wire.Unbind
+	54, // 23: ginnel.wire.Message.attach_request:type_name -> ginnel.wire.AttachRequest
+	55, // 24: ginnel.wire.Message.cancel:type_name -> ginnel.wire.Cancel
+	56, // 25: ginnel.wire.Message.dial_response:type_name -> ginnel.wire.DialResponse
+	57, // 26: ginnel.wire.Message.services:type_name -> ginnel.wire.Services
+	58, // 27: ginnel.wire.Message.host_dial:type_name -> ginnel.wire.HostDial
+	59, // 28: ginnel.wire.Message.host_dial_result:type_name -> ginnel.wire.HostDialResult
+	52, // 29: ginnel.wire.Message.bind_response:type_name -> ginnel.wire.BindResponse
 	3,  // 30: ginnel.wire.Hello.router:type_name -> ginnel.wire.RouterHello
 	4,  // 31: ginnel.wire.RouterHello.ctrl_listeners:type_name -> ginnel.wire.CtrlListeners
 	5,  // 32: ginnel.wire.CtrlListeners.listeners:type_name -> ginnel.wire.CtrlListener
@@ -5633,29 +5737,30 @@ var file_ginnel_proto_depIdxs = []int32{
 	12, // 53: ginnel.wire.EndpointState.attach:type_name -> ginnel.wire.Signed
 	37, // 54: ginnel.wire.RouterConfig.links:type_name -> ginnel.wire.LinkTarget
 	38, // 55: ginnel.wire.RouterConfig.terminators:type_name -> ginnel.wire.HostedTerminator
-	40, // 56: ginnel.wire.Route.ingress:type_name -> ginnel.wire.Ingress
-	41, // 57: ginnel.wire.Route.egress:type_name -> ginnel.wire.Egress
-	12, // 58: ginnel.wire.Ingress.ticket:type_name -> ginnel.wire.Signed
-	12, // 59: ginnel.wire.Egress.ticket:type_name -> ginnel.wire.Signed
-	9,  // 60: ginnel.wire.RouteResult.failure:type_name -> ginnel.wire.Failure
-	12, // 61: ginnel.wire.DialRequest.dial:type_name -> ginnel.wire.Signed
-	12, // 62: ginnel.wire.ResumeRequest.resume:type_name -> ginnel.wire.Signed
-	12, // 63: ginnel.wire.ServicesRequest.query:type_name -> ginnel.wire.Signed
-	12, // 64: ginnel.wire.BindRequest.bind:type_name -> ginnel.wire.Signed
-	12, // 65: ginnel.wire.AttachRequest.attach:type_name -> ginnel.wire.Signed
-	12, // 66: ginnel.wire.DialResponse.ticket:type_name -> ginnel.wire.Signed
-	59, // 67: ginnel.wire.DialResponse.explain:type_name -> ginnel.wire.Explain
-	12, // 68: ginnel.wire.Services.page:type_name -> ginnel.wire.Signed
-	12, // 69: ginnel.wire.HostDial.ticket:type_name -> ginnel.wire.Signed
-	9,  // 70: ginnel.wire.HostDialResult.failure:type_name -> ginnel.wire.Failure
-	60, // 71: ginnel.wire.Explain.candidates:type_name -> ginnel.wire.Candidate
-	61, // 72: ginnel.wire.Explain.hops:type_name -> ginnel.wire.Hop
-	62, // 73: ginnel.wire.Explain.phases:type_name -> ginnel.wire.Phase
-	74, // [74:74] is the sub-list for method output_type
-	74, // [74:74] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	39, // 56: ginnel.wire.HostedTerminator.check:type_name -> ginnel.wire.HealthCheck
+	41, // 57: ginnel.wire.Route.ingress:type_name -> ginnel.wire.Ingress
+	42, // 58: ginnel.wire.Route.egress:type_name -> ginnel.wire.Egress
+	12, // 59: ginnel.wire.Ingress.ticket:type_name -> ginnel.wire.Signed
+	12, // 60: ginnel.wire.Egress.ticket:type_name -> ginnel.wire.Signed
+	9,  // 61: ginnel.wire.RouteResult.failure:type_name -> ginnel.wire.Failure
+	12, // 62: ginnel.wire.DialRequest.dial:type_name -> ginnel.wire.Signed
+	12, // 63: ginnel.wire.ResumeRequest.resume:type_name -> ginnel.wire.Signed
+	12, // 64: ginnel.wire.ServicesRequest.query:type_name -> ginnel.wire.Signed
+	12, // 65: ginnel.wire.BindRequest.bind:type_name -> ginnel.wire.Signed
+	12, // 66: ginnel.wire.AttachRequest.attach:type_name -> ginnel.wire.Signed
+	12, // 67: ginnel.wire.DialResponse.ticket:type_name -> ginnel.wire.Signed
+	60, // 68: ginnel.wire.DialResponse.explain:type_name -> ginnel.wire.Explain
+	12, // 69: ginnel.wire.Services.page:type_name -> ginnel.wire.Signed
+	12, // 70: ginnel.wire.HostDial.ticket:type_name -> ginnel.wire.Signed
+	9,  // 71: ginnel.wire.HostDialResult.failure:type_name -> ginnel.wire.Failure
+	61, // 72: ginnel.wire.Explain.candidates:type_name -> ginnel.wire.Candidate
+	62, // 73: ginnel.wire.Explain.hops:type_name -> ginnel.wire.Hop
+	63, // 74: ginnel.wire.Explain.phases:type_name -> ginnel.wire.Phase
+	75, // [75:75] is the sub-list for method output_type
+	75, // [75:75] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_ginnel_proto_init() }
@@ -5701,7 +5806,7 @@ func file_ginnel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ginnel_proto_rawDesc), len(file_ginnel_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   62,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
