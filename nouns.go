@@ -65,6 +65,9 @@ type Identity struct {
 	Disabled bool       `json:"disabled,omitempty"`
 	// Admin may use the API over the network.
 	Admin bool `json:"admin,omitempty"`
+	// ReadOnly may look at everything over the network's API and change
+	// nothing; with Admin it means nothing.
+	ReadOnly bool `json:"read_only,omitempty"`
 	// Key is the SHA-256 of the public key that enrolled, hex; empty: not enrolled.
 	Key string `json:"key,omitempty"`
 }

@@ -38,10 +38,12 @@ func newIdentityCreateCmd() *cobra.Command {
 	}
 	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
 	admin := cmd.Flags().Bool("admin", false, "may administer the network through the API")
+	readOnly := cmd.Flags().Bool("read-only", false, "may look at everything through the API and change nothing")
+	cmd.MarkFlagsMutuallyExclusive("admin", "read-only")
 	life := lifeFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		made, err := c.Identities().Create(ctx, api.IdentityCreate{
-			Identity:  ginnel.Identity{ID: ginnel.IdentityID(args[0]), Roles: *roles, Admin: *admin},
+			Identity:  ginnel.Identity{ID: ginnel.IdentityID(args[0]), Roles: *roles, Admin: *admin, ReadOnly: *readOnly},
 			TokenLife: ginnel.Duration(*life),
 		})
 		if err != nil {

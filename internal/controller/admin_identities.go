@@ -70,7 +70,7 @@ func (a identitiesAdmin) Update(ctx context.Context, id string, in api.IdentityC
 		if err != nil {
 			return err
 		}
-		i.Roles, i.Disabled, i.Admin = in.Roles, in.Disabled, in.Admin
+		i.Roles, i.Disabled, i.Admin, i.ReadOnly = in.Roles, in.Disabled, in.Admin, in.ReadOnly
 		return tx.Identities().Put(i)
 	})
 }

@@ -408,6 +408,7 @@ func TestAdmins(t *testing.T) {
 		}{
 			{"admin", ginnel.Identity{Admin: true, Key: admin.KeyHash()}, true},
 			{"no admin", ginnel.Identity{Key: admin.KeyHash()}, false},
+			{"reader", ginnel.Identity{ReadOnly: true, Key: admin.KeyHash()}, true},
 			{"disabled", ginnel.Identity{Admin: true, Disabled: true, Key: admin.KeyHash()}, false},
 			{"another key", ginnel.Identity{Admin: true, Key: "other"}, false},
 		} {

@@ -102,27 +102,33 @@ func (c *Controller) API() http.Handler {
 	return mux
 }
 
-// admins lets only enabled administrators in, by the key that they show now.
+// admins lets only enabled administrators in, by the key that they show now, and
+// those who may only read to what changes nothing.
 func (c *Controller) admins(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, ok := c.admin(r.TLS)
-		if !ok {
+		identity, ok := c.admin(r.TLS)
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		switch {
+		case !ok:
 			api.Refuse(w, api.Problemf(ginnel.KindNotPermitted, "only an administrator's identity may use this"))
-			return
+		case !identity.Admin && !reads:
+			api.Refuse(w, api.Problemf(ginnel.KindNotPermitted, "identity %s may only read", identity.ID))
+		default:
+			next.ServeHTTP(w, r.WithContext(api.WithAdministrator(r.Context(), administratorOf(identity.ID))))
 		}
-		next.ServeHTTP(w, r.WithContext(api.WithAdministrator(r.Context(), administratorOf(id))))
 	})
 }
 
-// admin gives the administrator at the other end; false: it is none.
-func (c *Controller) admin(cs *tls.ConnectionState) (ginnel.IdentityID, bool) {
+// admin gives the identity at the other end; false: it has no part in
+// administration.
+func (c *Controller) admin(cs *tls.ConnectionState) (ginnel.Identity, bool) {
 	if cs == nil {
-		return "", false
+		return ginnel.Identity{}, false
 	}
 	remote, err := pki.PeerOf(*cs, c.holder.Load().CA)
 	if err != nil || remote.Peer.Role != ginnel.RoleIdentity {
-		return "", false
+		return ginnel.Identity{}, false
 	}
 	identity, ok := c.store.View().Identities().Get(ginnel.IdentityID(remote.Peer.ID))
-	return identity.ID, ok && !identity.Disabled && identity.Admin && identity.Key == remote.KeyHash
+	return identity, ok && !identity.Disabled && (identity.Admin || identity.ReadOnly) && identity.Key == remote.KeyHash
 }

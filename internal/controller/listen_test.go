@@ -46,6 +46,16 @@ func TestAPIOverTLS(t *testing.T) {
 		if _, err := nobody.Status(t.Context()); kindOf(err) != ginnel.KindNotPermitted {
 			t.Errorf("somebody else: %v", err)
 		}
+		b.must(b.api.Identities.Update(t.Context(), "alice", api.IdentityCreate{Identity: ginnel.Identity{ReadOnly: true}}))
+		if _, err := nobody.Status(t.Context()); err != nil {
+			t.Errorf("who may only read: %v", err)
+		}
+		if _, err := nobody.Services().Create(t.Context(), ginnel.Service{ID: "web"}); kindOf(err) != ginnel.KindNotPermitted || err.Error() != "identity alice may only read" {
+			t.Errorf("who may only read writes: %v", err)
+		}
+		if _, err := admin.Services().Create(t.Context(), ginnel.Service{ID: "web"}); err != nil {
+			t.Errorf("administrator writes: %v", err)
+		}
 		// On the connection that is up, too.
 		b.must(b.api.Identities.Update(t.Context(), "boss", api.IdentityCreate{Identity: ginnel.Identity{Admin: false}}))
 		if _, err := admin.Status(t.Context()); kindOf(err) != ginnel.KindNotPermitted {
