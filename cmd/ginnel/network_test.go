@@ -442,7 +442,7 @@ func (n *network) circuits(alice string) {
 	if o := n.objects("circuit", "show", id)[0]; o["id"] != id {
 		n.Errorf("circuit: %v", o)
 	}
-	if got := n.run("circuit", "explain", id); !strings.Contains(got, "circuit "+id+": service echo for alice over r1") || !strings.Contains(got, "\n9 outcome       OK ") {
+	if got := n.run("circuit", "explain", id); !strings.Contains(got, "circuit "+id+": service echo for alice over r") || !strings.Contains(got, "\n9 outcome       OK ") {
 		n.Errorf("circuit explain: %s", got)
 	}
 	n.refused(1, "circuit none: none of the last", "circuit", "explain", "none")

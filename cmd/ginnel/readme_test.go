@@ -42,6 +42,9 @@ func TestReadmeWalk(t *testing.T) {
 		if strings.Contains(block[1], "controller run") {
 			script += "until_ok runs\n"
 		}
+		if strings.Contains(block[1], "http.server") {
+			script += "until_ok curl --fail -s -o server.out http://127.0.0.1:8080/\n"
+		}
 	}
 	script = strings.Replace(script, "\nginnel router list ", "\nuntil_ok connected\nginnel router list ", 1)
 	script = strings.Replace(script, "\ncurl ", "\nuntil_ok curl --fail -s ", 1) + "curl -sS --socks5-hostname 127.0.0.1:1080 http://web.internal/\n"

@@ -413,7 +413,7 @@ func TestStuckSocketIsBounded(t *testing.T) {
 func (w *way) queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.sent
+	return int(w.sent)
 }
 
 // run reads a connection until the test ends.

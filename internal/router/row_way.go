@@ -35,8 +35,8 @@ type way struct {
 	credit  flow.Credit
 	line    flow.Backlog[*held]
 	queue   *transport.Queue // of out
-	sent    int              // DATA bytes given to queue and not known to have left it
 	watched *transport.Queue // the queue that a goroutine watches; nil: none
+	sent    int32            // DATA bytes given to queue and not known to have left it
 	started bool             // START has passed
 	ended   bool             // EOF has passed
 	closed  bool
@@ -74,11 +74,11 @@ func (w *way) forward(now time.Time, b *transport.Batch, frame []byte, n int) {
 	if err != nil { // the connection has ended, and the table hears of it
 		waiting = 0
 	}
-	w.sent += n
+	w.sent += int32(n)
 	w.settle(now, b, waiting)
 	if w.sent > 0 && w.watched != w.queue {
 		w.watched = w.queue
-		q, limit := w.queue, w.sent/2+1
+		q, limit := w.queue, int(w.sent/2)+1
 		w.row.c.r.running.Go(func() { w.watch(q, limit) })
 	}
 }
@@ -95,7 +95,7 @@ func (w *way) watch(q *transport.Queue, limit int) {
 		}
 		if err == nil {
 			w.settle(time.Now(), nil, q.Len())
-			limit = w.sent/2 + 1
+			limit = int(w.sent/2) + 1
 		}
 		if err != nil || w.sent == 0 {
 			w.watched = nil
@@ -108,8 +108,8 @@ func (w *way) watch(q *transport.Queue, limit int) {
 
 // settle counts as consumed what has left the queue.
 func (w *way) settle(now time.Time, b *transport.Batch, waiting int) {
-	if gone := w.sent - min(w.sent, waiting); gone > 0 {
-		w.sent -= gone
+	if gone := int(w.sent) - min(int(w.sent), waiting); gone > 0 {
+		w.sent -= int32(gone)
 		w.consume(now, b, gone)
 	}
 }
@@ -258,7 +258,7 @@ func (w *way) drop(now time.Time, b *transport.Batch) {
 
 // void throws away all that waits; it counts as consumed.
 func (w *way) void(now time.Time, b *transport.Batch) {
-	lost := w.sent
+	lost := int(w.sent)
 	w.sent = 0
 	w.line.Clear(func(h *held, n int) {
 		lost += n

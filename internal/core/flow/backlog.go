@@ -13,9 +13,9 @@ import "slices"
 // of the hop that they came by. The zero value is empty. Not safe for concurrent use.
 type Backlog[T any] struct {
 	line  []waiting[T]
-	first int // of line; what stands before it is taken
 	ahead []waiting[T]
-	bytes int
+	first int32 // of line; what stands before it is taken
+	bytes int32 // less than a Window: small, for a router has two backlogs a circuit
 }
 
 type waiting[T any] struct {
@@ -28,10 +28,10 @@ type waiting[T any] struct {
 func (k Kind) inLine() bool { return k == Start || k == Resume || k == Data || k == EOF }
 
 // Empty reports whether nothing waits: only then may a frame go past the backlog.
-func (b *Backlog[T]) Empty() bool { return b.first == len(b.line) && len(b.ahead) == 0 }
+func (b *Backlog[T]) Empty() bool { return int(b.first) == len(b.line) && len(b.ahead) == 0 }
 
 // Bytes gives the DATA bytes that wait.
-func (b *Backlog[T]) Bytes() int { return b.bytes }
+func (b *Backlog[T]) Bytes() int { return int(b.bytes) }
 
 // Put adds a frame; n is the payload of DATA, 0 for others. drop is called for each
 // frame that is thrown away, and its n bytes count as consumed. It is not needed
@@ -43,7 +43,7 @@ func (b *Backlog[T]) Put(kind Kind, n int, item T, drop func(item T, n int)) {
 	}
 	if kind.inLine() {
 		b.line = append(b.line, w)
-		b.bytes += n
+		b.bytes += int32(n)
 		return
 	}
 	b.ahead = slices.DeleteFunc(b.ahead, func(old waiting[T]) bool {
@@ -61,11 +61,11 @@ func (b *Backlog[T]) Put(kind Kind, n int, item T, drop func(item T, n int)) {
 // reports false, and nothing changes, otherwise.
 func (b *Backlog[T]) Extend(n int, grow func(item T) bool) bool {
 	last := len(b.line) - 1
-	if last < b.first || b.line[last].kind != Data || !grow(b.line[last].item) {
+	if last < int(b.first) || b.line[last].kind != Data || !grow(b.line[last].item) {
 		return false
 	}
 	b.line[last].n += n
-	b.bytes += n
+	b.bytes += int32(n)
 	return true
 }
 
@@ -76,13 +76,13 @@ func (b *Backlog[T]) Next(c *Credit) (item T, n int, ok bool) {
 		b.ahead = slices.Delete(b.ahead, 0, 1)
 		return w.item, 0, true
 	}
-	if b.first == len(b.line) || !c.Spend(b.line[b.first].n) {
+	if int(b.first) == len(b.line) || !c.Spend(b.line[b.first].n) {
 		return item, 0, false
 	}
 	w := b.line[b.first]
 	b.line[b.first] = waiting[T]{}
 	b.first++
-	b.bytes -= w.n
+	b.bytes -= int32(w.n)
 	b.compact()
 	return w.item, w.n, true
 }
@@ -92,11 +92,12 @@ const keepLine = 64
 
 // compact forgets what is taken out.
 func (b *Backlog[T]) compact() {
+	taken := int(b.first)
 	switch {
-	case b.first == len(b.line) && cap(b.line) > keepLine:
+	case taken == len(b.line) && cap(b.line) > keepLine:
 		b.line, b.first = nil, 0
-	case b.first == len(b.line), b.first > keepLine && 2*b.first > len(b.line):
-		b.line, b.first = slices.Delete(b.line, 0, b.first), 0
+	case taken == len(b.line), taken > keepLine && 2*taken > len(b.line):
+		b.line, b.first = slices.Delete(b.line, 0, taken), 0
 	}
 }
 
