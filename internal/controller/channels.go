@@ -92,10 +92,11 @@ func (cs *channels) close(id ginnel.RouterID, number uint64, cause error) {
 	}
 }
 
-// recheck hangs up the channel of a router that may no longer have it.
-func (cs *channels) recheck(view *store.View, id ginnel.RouterID) {
+// recheck hangs up the channel of a router that may no longer have it. The view
+// is taken after the channel: an older one may not know yet what let it in.
+func (cs *channels) recheck(id ginnel.RouterID) {
 	if ch := cs.get(id); ch != nil {
-		if err := admitted(view, id, ch.conn.KeyHash()); err != nil {
+		if err := admitted(cs.c.store.View(), id, ch.conn.KeyHash()); err != nil {
 			ch.conn.Close(err)
 		}
 	}

@@ -22,19 +22,18 @@ func (c *Controller) watch(ctx context.Context, changes *store.Subscription) boo
 				return ctx.Err() != nil
 			}
 		}
-		view := c.store.View()
 		for _, change := range changes.Take() {
-			c.changed(view, change)
+			c.changed(change)
 		}
 	}
 }
 
 // changed passes one change on. Nothing here waits.
-func (c *Controller) changed(view *store.View, change store.Change) {
+func (c *Controller) changed(change store.Change) {
 	switch change.Kind {
 	case store.KindRouter:
 		id := ginnel.RouterID(change.ID)
-		c.channels.recheck(view, id)
+		c.channels.recheck(id)
 		c.dials.stored(change)
 		router, ok := change.New.(ginnel.Router)
 		if !ok {

@@ -220,7 +220,12 @@ func TestHTTPOverTheSDK(t *testing.T) {
 	})}
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Close() })
-	w.bound("empty", len(l.Routers()))
+	w.eventually(10*time.Second, func() error {
+		if n := len(w.terminators("c1", "empty")); n == 0 || n != len(l.Routers()) {
+			return fmt.Errorf("%d terminators, bound at %v", n, l.Routers())
+		}
+		return nil
+	})
 	transport := &http.Transport{DialContext: w.client("alice").DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
