@@ -20,6 +20,7 @@ import (
 	"github.com/ginnel/ginnel/internal/api"
 	"github.com/ginnel/ginnel/internal/core/dialer"
 	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/store"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
 )
@@ -377,6 +378,23 @@ func TestDialProxy(t *testing.T) {
 		b.must(b.api.Dialer.Redial(t.Context(), "r1"))
 		if !r.connected() {
 			t.Errorf("not connected: %+v", r.dialState())
+		}
+	})
+}
+
+// A change of the store that is taken up late, when the router that it tells of
+// has enrolled and connected since, hangs up nobody.
+func TestLateChangeHangsUpNobody(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		b.router("r1", "tls:r1:1")
+		b.wait(time.Second)
+		ch := b.c.channels.get("r1")
+		created, _ := b.store.View().Routers().Get("r1")
+		created.Key = "" // as it was when it was written first
+		b.c.changed(store.Change{Kind: store.KindRouter, ID: "r1", New: created})
+		b.wait(time.Second)
+		if ch == nil || b.c.channels.get("r1") != ch || ch.conn.Err() != nil {
+			t.Errorf("got channel %v, want that of before", b.c.channels.get("r1"))
 		}
 	})
 }
