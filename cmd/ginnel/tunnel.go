@@ -42,7 +42,7 @@ func newTunnelCmd() *cobra.Command {
 type tunnelFlags struct {
 	identity, dns, socks, synthetic, state string
 	listens, zones, upstreams, hosts       []string
-	intercept                              bool
+	intercept, parallel                    bool
 }
 
 func newTunnelRunCmd() *cobra.Command {
@@ -60,6 +60,7 @@ func newTunnelRunCmd() *cobra.Command {
 	flags.StringArrayVar(&f.listens, "listen", nil, "HOST:PORT=NAME:PORT: a listener whose connections all go to one name")
 	flags.StringArrayVar(&f.zones, "zone", nil, "a zone in which no names exist but ours")
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "HOST:PORT of a resolver for all other names")
+	flags.BoolVar(&f.parallel, "upstream-parallel", false, "ask all upstreams at once, not the next when one is silent")
 	flags.StringArrayVar(&f.hosts, "host", nil, "SERVICE=tcp:HOST:PORT: host a service at an address")
 	flags.BoolVar(&f.intercept, "intercept", false, "take connections to the addresses of names")
 	flags.StringVar(&f.synthetic, "range", "", "range of the addresses of names (default "+dns.DefaultRange().String()+")")
@@ -80,7 +81,7 @@ type hostFlag struct {
 func (f tunnelFlags) config() (tunnel.Config, []hostFlag, error) {
 	cfg := tunnel.Config{
 		DNS: f.dns, SOCKS: f.socks, Intercept: f.intercept,
-		Names: dns.Config{Zones: f.zones, StateFile: f.state},
+		Names: dns.Config{Zones: f.zones, StateFile: f.state, Parallel: f.parallel},
 	}
 	var err error
 	if f.synthetic != "" {

@@ -20,6 +20,10 @@ const payload = 1232
 // negative is how long "no such thing" may be remembered.
 const negative = 10 * time.Second
 
+// server is the name that our zones give for the server of theirs. It has no
+// address, and must not be asked for one: whoever has the answer has the server.
+const server = "ns.ginnel.invalid."
+
 // zones are the canonical names under which nothing but ours exists.
 type zones []string
 
@@ -67,6 +71,9 @@ func reply(now time.Time, names *Names, in zones, query *dns.Msg) (answer *dns.M
 		answer.Rcode = dns.RcodeNameError
 	case !ours && name == zone && question.Qtype == dns.TypeSOA:
 		answer.Answer = []dns.RR{soa(zone)}
+		return answer, false
+	case !ours && name == zone && question.Qtype == dns.TypeNS:
+		answer.Answer = []dns.RR{&dns.NS{Hdr: header(question.Name, dns.TypeNS, names.TTL()), Ns: server}}
 		return answer, false
 	}
 	if !inZone {
@@ -183,7 +190,7 @@ func reverseAddress(name string) (addr netip.Addr, octets int) {
 func soa(zone string) *dns.SOA {
 	return &dns.SOA{
 		Hdr:  header(dns.Fqdn(zone), dns.TypeSOA, negative),
-		Ns:   "ns.ginnel.invalid.",
+		Ns:   server,
 		Mbox: "hostmaster.ginnel.invalid.",
 		// Nobody transfers the zone, so the serial stands still.
 		Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: seconds(negative),

@@ -31,7 +31,8 @@ type Config struct {
 	Limits Limits
 
 	Upstreams   []netip.AddrPort // for the names that are not ours; none: those are refused
-	Outstanding int              // most questions at the upstreams at a time; 0: 256
+	Parallel    bool             // all upstreams are asked at once, not the next when one is silent
+	Outstanding int              // most questions that wait for an upstream at a time; 0: 512
 	Connections int              // most TCP connections at a time; 0: 256
 	Waiting     int              // most answers that wait for the disk at a time; 0: 1024
 
@@ -59,7 +60,9 @@ type Resolver struct {
 	log     *slog.Logger
 	zones   zones
 	forward *forwarder // nil: there are no upstreams
-	waiting chan struct{}
+
+	waiting     *fair // one slot per answer that waits for the disk
+	outstanding *fair // one slot per question that waits for an upstream
 
 	mu    sync.Mutex
 	names *Names // guarded by mu
@@ -79,12 +82,13 @@ func Open(cfg Config) (*Resolver, error) {
 		cfg.Range = DefaultRange()
 	}
 	r := &Resolver{
-		cfg:      cfg,
-		log:      cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
-		waiting:  make(chan struct{}, cmp.Or(cfg.Waiting, 1024)),
-		progress: make(chan struct{}),
-		wake:     make(chan struct{}, 1),
-		stopped:  make(chan struct{}),
+		cfg:         cfg,
+		log:         cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
+		waiting:     newFair(cmp.Or(cfg.Waiting, 1024)),
+		outstanding: newFair(cmp.Or(cfg.Outstanding, 512)),
+		progress:    make(chan struct{}),
+		wake:        make(chan struct{}, 1),
+		stopped:     make(chan struct{}),
 	}
 	for _, text := range cfg.Zones {
 		zone, ok := Canonical(text)
@@ -94,7 +98,7 @@ func Open(cfg Config) (*Resolver, error) {
 		r.zones = append(r.zones, zone)
 	}
 	if len(cfg.Upstreams) > 0 {
-		r.forward = newForwarder(cfg.Upstreams, cmp.Or(cfg.Outstanding, 256))
+		r.forward = newForwarder(cfg.Upstreams, cfg.Parallel)
 	}
 	kept, err := r.load()
 	if err != nil {

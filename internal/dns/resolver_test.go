@@ -45,7 +45,7 @@ func start(t *testing.T, cfg Config, services ...Service) (*Resolver, string) {
 	return r, listener.Addr().String()
 }
 
-func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
+func listenBoth(t *testing.T) (*net.UDPConn, net.Listener) {
 	t.Helper()
 	for range 20 {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
 		}
 		packets, err := net.ListenPacket("udp", listener.Addr().String())
 		if err == nil {
-			return packets, listener
+			return packets.(*net.UDPConn), listener
 		}
 		_ = listener.Close()
 	}

@@ -18,7 +18,7 @@ import (
 
 // Serve answers questions on both sockets until ctx ends, then closes them
 // and returns nil; any other end is an error.
-func (r *Resolver) Serve(ctx context.Context, packets net.PacketConn, listener net.Listener) error {
+func (r *Resolver) Serve(ctx context.Context, packets *net.UDPConn, listener net.Listener) error {
 	for _, own := range []string{packets.LocalAddr().String(), listener.Addr().String()} {
 		for _, upstream := range r.cfg.Upstreams {
 			if at, err := netip.ParseAddrPort(own); err == nil && at == upstream {
@@ -29,17 +29,14 @@ func (r *Resolver) Serve(ctx context.Context, packets net.PacketConn, listener n
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answer := dns.HandlerFunc(func(w dns.ResponseWriter, query *dns.Msg) { r.answer(ctx, w, query) })
-	bounded := &boundedListener{Listener: listener, slots: make(chan struct{}, cmp.Or(r.cfg.Connections, 256))}
-	servers := []*dns.Server{
-		{PacketConn: packets, Handler: answer, UDPSize: payload},
-		{Listener: bounded, Handler: answer},
+	streams := &dns.Server{
+		Listener: &boundedListener{Listener: listener, slots: newFair(cmp.Or(r.cfg.Connections, 256))},
+		Handler:  dns.HandlerFunc(func(w dns.ResponseWriter, query *dns.Msg) { r.answerStream(ctx, w, query) }),
 	}
-	ends := make(chan error, len(servers))
+	ends := make(chan error, 2)
 	var running sync.WaitGroup
-	for _, server := range servers {
-		running.Go(func() { ends <- server.ActivateAndServe() })
-	}
+	running.Go(func() { ends <- streams.ActivateAndServe() })
+	running.Go(func() { ends <- r.servePackets(ctx, packets) })
 	var end error
 	select {
 	case <-ctx.Done():
@@ -47,11 +44,9 @@ func (r *Resolver) Serve(ctx context.Context, packets net.PacketConn, listener n
 		end = cmp.Or(end, errors.New("server stopped"))
 		cancel()
 	}
-	_ = packets.Close() // if a server has not started yet, this stops it
-	_ = listener.Close()
-	for _, server := range servers {
-		_ = server.Shutdown() // wakes idle TCP connections; an error says that it is stopped
-	}
+	_ = packets.Close()
+	_ = listener.Close()   // if the server has not started yet, this stops it
+	_ = streams.Shutdown() // wakes idle connections; an error says that it is stopped
 	running.Wait()
 	if end != nil {
 		return fmt.Errorf("resolver at %s: %w", listener.Addr(), end)
@@ -59,27 +54,58 @@ func (r *Resolver) Serve(ctx context.Context, packets net.PacketConn, listener n
 	return nil
 }
 
-// answer answers one query. It runs on a goroutine of the query's own; all
-// that may wait is bounded by number and time.
-func (r *Resolver) answer(ctx context.Context, w dns.ResponseWriter, query *dns.Msg) {
-	_, tcp := w.RemoteAddr().(*net.TCPAddr)
+// answerStream answers one query that came over TCP, on the connection's goroutine.
+func (r *Resolver) answerStream(ctx context.Context, w dns.ResponseWriter, query *dns.Msg) {
+	answer, later := r.begin(query, addrOf(w.RemoteAddr()), true)
+	if later != nil {
+		answer = later(ctx)
+	}
+	if err := w.WriteMsg(fit(query, answer, true)); err != nil {
+		r.log.Debug("dns answer not sent", "err", err)
+	}
+}
+
+// begin answers a query of source at once, or gives what is left to be done for
+// an answer and has to wait, for the disk or for an upstream: later, which must
+// be called once and is bounded in time. Those that wait are bounded in number;
+// one too many gets SERVFAIL at once.
+func (r *Resolver) begin(query *dns.Msg, source netip.Addr, tcp bool) (now *dns.Msg, later func(context.Context) *dns.Msg) {
 	r.mu.Lock()
-	message, forward := reply(time.Now(), r.names, r.zones, query)
+	answer, forward := reply(time.Now(), r.names, r.zones, query)
 	var since uint64
-	if !forward && len(message.Answer) > 0 {
+	if !forward && len(answer.Answer) > 0 {
 		name, _ := Canonical(query.Question[0].Name)
 		since = r.names.Since(name)
 	}
 	durable := since <= r.settled
 	r.mu.Unlock()
 
+	slots := r.waiting
 	switch {
+	case forward && (r.forward == nil || query.Question[0].Qtype == dns.TypeANY):
+		return refused(query, r.forward != nil), nil
 	case forward:
-		message = r.answerFromUpstream(ctx, query, tcp)
-	case !durable && !r.waitSettled(ctx, since):
-		message = newReply(query)
-		message.Rcode = dns.RcodeServerFailure
+		slots = r.outstanding
+	case durable:
+		return answer, nil
 	}
+	if !slots.take(source) {
+		return failure(query), nil
+	}
+	return nil, func(ctx context.Context) *dns.Msg {
+		defer slots.give(source)
+		if forward {
+			return r.answerFromUpstream(ctx, query, tcp)
+		}
+		if !r.waitSettled(ctx, since) {
+			return failure(query)
+		}
+		return answer
+	}
+}
+
+// fit cuts answer to what the asker takes.
+func fit(query, answer *dns.Msg, tcp bool) *dns.Msg {
 	limit := dns.MaxMsgSize
 	if !tcp {
 		limit = dns.MinMsgSize
@@ -87,19 +113,28 @@ func (r *Resolver) answer(ctx context.Context, w dns.ResponseWriter, query *dns.
 			limit = min(payload, max(limit, int(opt.UDPSize())))
 		}
 	}
-	message.Truncate(limit)
-	if err := w.WriteMsg(message); err != nil {
-		r.log.Debug("dns answer not sent", "err", err)
-	}
+	answer.Truncate(limit)
+	return answer
+}
+
+// failure gives the answer to a query that could not be answered now.
+func failure(query *dns.Msg) *dns.Msg {
+	answer := newReply(query)
+	answer.Rcode = dns.RcodeServerFailure
+	return answer
+}
+
+// refused gives the answer to a query that is not for us, or, of type ANY,
+// mostly serves to amplify.
+func refused(query *dns.Msg, recursive bool) *dns.Msg {
+	answer := newReply(query)
+	answer.Authoritative = false
+	answer.RecursionAvailable = recursive
+	answer.Rcode = dns.RcodeRefused
+	return answer
 }
 
 func (r *Resolver) waitSettled(ctx context.Context, version uint64) bool {
-	select {
-	case r.waiting <- struct{}{}:
-		defer func() { <-r.waiting }()
-	default:
-		return false
-	}
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
 	return r.settle(ctx, version) == nil
@@ -109,15 +144,6 @@ func (r *Resolver) waitSettled(ctx context.Context, version uint64) bool {
 func (r *Resolver) answerFromUpstream(ctx context.Context, query *dns.Msg, tcp bool) *dns.Msg {
 	answer := newReply(query)
 	answer.Authoritative = false
-	if r.forward == nil {
-		answer.RecursionAvailable = false
-		answer.Rcode = dns.RcodeRefused
-		return answer
-	}
-	if query.Question[0].Qtype == dns.TypeANY {
-		answer.Rcode = dns.RcodeRefused // it mostly serves to amplify
-		return answer
-	}
 	said, err := r.forward.ask(ctx, query, tcp)
 	if err != nil {
 		r.log.Debug("no upstream answered", "err", err)
@@ -142,7 +168,7 @@ func (r *Resolver) answerFromUpstream(ctx context.Context, query *dns.Msg, tcp b
 // boundedListener closes connections over the bound at once.
 type boundedListener struct {
 	net.Listener
-	slots chan struct{} // one per open connection
+	slots *fair // one per open connection
 }
 
 // Accept gives the next connection that has a slot.
@@ -152,12 +178,11 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		select {
-		case l.slots <- struct{}{}:
-			return &boundedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.slots })}, nil
-		default:
-			_ = conn.Close()
+		source := addrOf(conn.RemoteAddr())
+		if l.slots.take(source) {
+			return &boundedConn{Conn: conn, release: sync.OnceFunc(func() { l.slots.give(source) })}, nil
 		}
+		_ = conn.Close()
 	}
 }
 

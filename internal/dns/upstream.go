@@ -26,23 +26,39 @@ const (
 	readBuffer = 16 << 10
 )
 
-// errBusy is why a question is not forwarded: too many are already.
-var errBusy = errors.New("too many questions outstanding at the upstreams")
-
 // forwarder asks upstream servers. It is safe for concurrent use.
 type forwarder struct {
 	upstreams []netip.AddrPort
-	slots     chan struct{} // one per outstanding question
+	parallel  bool // all are asked at once
 	buffers   sync.Pool
 
-	mu     sync.Mutex
-	health *health // guarded by mu
+	mu      sync.Mutex
+	health  *health              // guarded by mu
+	flights map[question]*flight // guarded by mu
 }
 
-func newForwarder(upstreams []netip.AddrPort, outstanding int) *forwarder {
+// question is what is asked of the upstreams, however it is spelled.
+type question struct {
+	name            string // lower case
+	kind, class     uint16
+	dnssec, unheard bool // the DO and CD bits
+	tcp             bool // the asker takes answers of any size
+}
+
+// flight is a question that is being asked. All who ask it meanwhile get its
+// answer. So a question that comes back to us from an upstream, which asks us
+// in its turn, waits for itself and fails, once, in place of going round.
+type flight struct {
+	done   chan struct{} // closed when answer and err are set
+	answer *dns.Msg      // shared: read only
+	err    error
+}
+
+func newForwarder(upstreams []netip.AddrPort, parallel bool) *forwarder {
 	return &forwarder{
 		upstreams: upstreams,
-		slots:     make(chan struct{}, outstanding),
+		parallel:  parallel,
+		flights:   make(map[question]*flight),
 		buffers:   sync.Pool{New: func() any { b := make([]byte, readBuffer); return &b }},
 		health:    newHealth(len(upstreams)),
 	}
@@ -55,16 +71,33 @@ type outcome struct {
 	err      error
 }
 
-// ask gives the best answer to query: the first that is NOERROR or NXDOMAIN,
-// else the last other one. Upstreams are asked one after the other, the next
-// as soon as one fails or has been silent for a while.
+// ask gives the best answer to query; the message is shared and must not be changed.
 func (f *forwarder) ask(ctx context.Context, query *dns.Msg, tcp bool) (*dns.Msg, error) {
-	select {
-	case f.slots <- struct{}{}:
-		defer func() { <-f.slots }()
-	default:
-		return nil, errBusy
+	q := query.Question[0]
+	opt := query.IsEdns0()
+	key := question{strings.ToLower(q.Name), q.Qtype, q.Qclass, opt != nil && opt.Do(), query.CheckingDisabled, tcp}
+	f.mu.Lock()
+	asked, others := f.flights[key]
+	if !others {
+		asked = &flight{done: make(chan struct{})}
+		f.flights[key] = asked
 	}
+	f.mu.Unlock()
+	if !others {
+		asked.answer, asked.err = f.fly(ctx, query, tcp)
+		f.mu.Lock()
+		delete(f.flights, key)
+		f.mu.Unlock()
+		close(asked.done)
+	}
+	<-asked.done // bounded by forwardLimit
+	return asked.answer, asked.err
+}
+
+// fly gives the first answer that is NOERROR or NXDOMAIN, else the last other
+// one. Upstreams are asked one after the other, the next as soon as one fails
+// or has been silent for a while; or all at once.
+func (f *forwarder) fly(ctx context.Context, query *dns.Msg, tcp bool) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, forwardLimit)
 	r := &round{f: f, waiting: f.order(), running: make(map[int]time.Time)}
 	r.outcomes = make(chan outcome, len(r.waiting))
@@ -72,6 +105,9 @@ func (f *forwarder) ask(ctx context.Context, query *dns.Msg, tcp bool) (*dns.Msg
 	defer cancel()
 
 	r.askNext(ctx, query, tcp)
+	for f.parallel && len(r.waiting) > 0 {
+		r.askNext(ctx, query, tcp)
+	}
 	timer := time.NewTimer(hedge)
 	defer timer.Stop()
 	for len(r.running) > 0 {

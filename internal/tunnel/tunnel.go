@@ -56,7 +56,7 @@ type Tunnel struct {
 	cfg       Config
 	log       *slog.Logger
 	names     *dns.Resolver
-	packets   net.PacketConn         // nil: no resolver
+	packets   *net.UDPConn           // nil: no resolver
 	queries   net.Listener           // nil: no resolver
 	intercept *intercept.Interceptor // nil: nothing is intercepted
 	fronts    []*frontEnd
@@ -229,13 +229,17 @@ func (t *Tunnel) close() error {
 
 // listenDNS listens on one port with both transports. A port 0 may be taken
 // for one of them, so it is tried again.
-func listenDNS(address string) (net.PacketConn, net.Listener, error) {
+func listenDNS(address string) (*net.UDPConn, net.Listener, error) {
 	for attempt := 1; ; attempt++ {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
 			return nil, nil, err
 		}
-		packets, err := net.ListenPacket("udp", listener.Addr().String())
+		at, err := net.ResolveUDPAddr("udp", listener.Addr().String())
+		if err != nil {
+			return nil, nil, errors.Join(err, listener.Close())
+		}
+		packets, err := net.ListenUDP("udp", at)
 		if err == nil {
 			return packets, listener, nil
 		}
