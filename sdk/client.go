@@ -35,6 +35,10 @@ type Options struct {
 	// Memory bounds the bytes that all connections together may have buffered.
 	// 0: 256 MiB.
 	Memory int64
+	// NoResumption makes every dial do a full TLS handshake with the far end. A
+	// dial that resumes the session of an earlier one to the same service takes
+	// less than half of both ends' time for it, and checks the same.
+	NoResumption bool
 	// Renewed is called, never twice at once, when the identity's certificate was
 	// renewed or its edge routers changed: the place to Save it. May be nil.
 	Renewed func(*Identity)
@@ -59,8 +63,9 @@ type Client struct {
 
 	budget   *flow.Budget
 	slabs    *endpoint.SlabPool
-	sessions tls.ClientSessionCache
+	sessions tls.ClientSessionCache // nil: none is kept
 	hosting  *pki.CircuitServer
+	shaken   endpoint.Handshakes
 
 	edges    *edges
 	services *services
@@ -86,16 +91,18 @@ func New(identity *Identity, opts Options) (*Client, error) {
 	}
 	held := identity.held
 	c := &Client{
-		opts:     opts,
-		network:  networkOf(opts),
-		log:      cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
-		holder:   pki.NewHolder(held.Credential),
-		self:     identity.ID(),
-		domain:   identity.Network(),
-		process:  rand.Text(),
-		budget:   flow.NewBudget(cmp.Or(opts.Memory, 256<<20)),
-		slabs:    endpoint.NewSlabPool(),
-		sessions: tls.NewLRUClientSessionCache(sessions),
+		opts:    opts,
+		network: networkOf(opts),
+		log:     cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
+		holder:  pki.NewHolder(held.Credential),
+		self:    identity.ID(),
+		domain:  identity.Network(),
+		process: rand.Text(),
+		budget:  flow.NewBudget(cmp.Or(opts.Memory, 256<<20)),
+		slabs:   endpoint.NewSlabPool(),
+	}
+	if !opts.NoResumption {
+		c.sessions = tls.NewLRUClientSessionCache(sessions)
 	}
 	c.hosting = pki.NewCircuitServer(c.holder, time.Now)
 	c.life, c.end = context.WithCancel(context.Background())
@@ -148,6 +155,10 @@ func (c *Client) Shutdown(ctx context.Context) error {
 func (c *Client) Identity() *Identity {
 	return &Identity{pki.Identity{Credential: c.holder.Load(), EdgeRouters: c.edges.list()}}
 }
+
+// Handshakes gives how many TLS handshakes with far ends were completed so far, by
+// both dials and listeners: full ones, and those that resumed a session.
+func (c *Client) Handshakes() (full, resumed uint64) { return c.shaken.Count() }
 
 // EdgeRouters gives the edge routers that the identity may use, by id.
 func (c *Client) EdgeRouters() []EdgeRouter { return c.edges.snapshot("") }

@@ -137,7 +137,7 @@ func newDialing(c *Client, service ginnel.ServiceID, opts DialOptions) *dialing 
 // endConfig is that of the endpoint of a circuit which is known later.
 func (c *Client) endConfig(of func() *circuit) endpoint.Config {
 	return endpoint.Config{
-		Budget: c.budget, Slabs: c.slabs, NewBatch: newBatch,
+		Budget: c.budget, Slabs: c.slabs, NewBatch: newBatch, Handshakes: &c.shaken,
 		Wants: func(flow.Want) {
 			if x := of(); x != nil {
 				x.seek()

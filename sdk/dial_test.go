@@ -400,6 +400,32 @@ func TestSecondDialResumesTLS(t *testing.T) {
 			_, _ = io.ReadFull(conn, make([]byte, 1))
 			_ = conn.Close()
 		}
+		if full, resumed := alice.Handshakes(); full != 1 || resumed != 1 {
+			t.Errorf("counted %d full handshakes and %d resumed", full, resumed)
+		}
+	})
+}
+
+func TestNoResumption(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1")
+		bob := w.client("bob")
+		echo(t, bob, "echo", ListenOptions{})
+		alice := w.clientWith("alice", Options{NoResumption: true})
+		for range 2 {
+			conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = conn.Write([]byte("x"))
+			_, _ = io.ReadFull(conn, make([]byte, 1))
+			_ = conn.Close()
+		}
+		for name, c := range map[string]*Client{"dialing": alice, "hosting": bob} {
+			if full, resumed := c.Handshakes(); full != 2 || resumed != 0 {
+				t.Errorf("%s: counted %d full handshakes and %d resumed", name, full, resumed)
+			}
+		}
 	})
 }
 

@@ -50,7 +50,7 @@ func TestEnrollThroughAnEdgeRouter(t *testing.T) {
 		if text := fmt.Sprintf("%v %+v %#v", loaded, loaded, loaded); bytes.Contains([]byte(text), []byte("PRIVATE KEY")) {
 			t.Error("it prints its key")
 		}
-		alice := w.clientOf(loaded)
+		alice := w.clientOf(loaded, Options{})
 		if _, err := alice.edges.pick(within10s(t), wish{}); err != nil {
 			t.Error(err)
 		}

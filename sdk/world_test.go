@@ -141,22 +141,23 @@ func (w *world) issue(peer ginnel.Peer) *pki.Credential {
 }
 
 // client gives a Client of an identity that knows all edge routers.
-func (w *world) client(name string) *Client {
+func (w *world) client(name string) *Client { return w.clientWith(name, Options{}) }
+
+func (w *world) clientWith(name string, opts Options) *Client {
 	w.t.Helper()
 	held := pki.Identity{Credential: w.issue(ginnel.Peer{Role: ginnel.RoleIdentity, ID: name})}
 	for _, e := range w.edges {
 		held.EdgeRouters = append(held.EdgeRouters, pki.EdgeRouter{ID: ginnel.RouterID(e.GetId()), Address: ginnel.Address(e.GetAddress())})
 	}
-	return w.clientOf(&Identity{held})
+	return w.clientOf(&Identity{held}, opts)
 }
 
-func (w *world) clientOf(identity *Identity) *Client {
+func (w *world) clientOf(identity *Identity, opts Options) *Client {
 	w.t.Helper()
 	host := w.net.Host(string(identity.ID()))
-	c, err := New(identity, Options{
-		DialNetwork: func(ctx context.Context, _, address string) (net.Conn, error) { return host.Dial(ctx, address) },
-		Log:         slog.New(slog.NewTextHandler(testWriter{w.t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
+	opts.DialNetwork = func(ctx context.Context, _, address string) (net.Conn, error) { return host.Dial(ctx, address) }
+	opts.Log = slog.New(slog.NewTextHandler(testWriter{w.t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	c, err := New(identity, opts)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -65,6 +66,11 @@ func identityFlag(cmd *cobra.Command, file *string) {
 // openClient gives a client for the identity in a file. The file follows the
 // identity: a renewed certificate and other edge routers are written to it.
 func openClient(cmd *cobra.Command, file string, log *slog.Logger) (*sdk.Client, error) {
+	return openClientWith(cmd, file, sdk.Options{Log: log})
+}
+
+// openClientWith is openClient with options, to which it adds the rest.
+func openClientWith(cmd *cobra.Command, file string, opts sdk.Options) (*sdk.Client, error) {
 	if file == "" {
 		file = os.Getenv(identityEnv)
 	}
@@ -80,14 +86,14 @@ func openClient(cmd *cobra.Command, file string, log *slog.Logger) (*sdk.Client,
 	if err != nil {
 		return nil, err
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return sdk.New(identity, sdk.Options{DialNetwork: dial, Log: log, Renewed: func(i *sdk.Identity) {
+	log := cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	opts.DialNetwork, opts.Log = dial, log
+	opts.Renewed = func(i *sdk.Identity) {
 		if err := i.Save(file); err != nil {
 			log.Warn("identity file not written", "file", file, "err", err)
 		}
-	}})
+	}
+	return sdk.New(identity, opts)
 }
 
 func dialService(cmd *cobra.Command, service string, f dialFlags) error {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,11 @@ const perfBenchHelp = `Measure a network beside a yardstick, in turns, round by 
   relay    program - relay - relay - relay - server: three plain processes, TLS between
            them with certificates of the same kind, 64 KiB buffers
 
+In section "data" all connections resume the TLS session of an earlier one. Section
+"dial" measures new connections that do, and with a second tunneler such that do not;
+the relays shake hands in full on both hops for each connection. "without a proxy" is
+a dial of this program's own by the SDK.
+
 All run on this machine, in processes of their own, as they come. Shown are the medians of the
 rounds, and the median of each round's ratio: above 1 is more than the relay's,
 which is good for throughput and bad for times. CPU time and memory are those of
@@ -44,6 +50,7 @@ func newPerfBenchCmd() *cobra.Command {
 	}
 	var plan perf.Plan
 	flags := cmd.Flags()
+	flags.StringSliceVar(&plan.Sections, "sections", perf.Sections(), "what is measured")
 	flags.IntVar(&plan.Rounds, "rounds", 3, "how often everything is measured")
 	flags.DurationVar(&plan.Duration, "duration", 2*time.Second, "how long each measurement takes")
 	flags.IntVar(&plan.Streams, "streams", 8, "connections of the measurements with several")
@@ -99,10 +106,11 @@ func bench(ctx context.Context, stderr io.Writer, plan perf.Plan) (found perf.Co
 	if err != nil {
 		return found, err
 	}
-	network, err := f.network(dir, server.Address)
+	network, direct, err := f.network(dir, server.Address)
 	if err != nil {
 		return found, err
 	}
+	defer direct.Close()
 	return perf.Compare(ctx, network, relay, plan)
 }
 
@@ -241,20 +249,25 @@ func perfRelay(own *pki.Holder, next string, secure []string) (perf.Relay, error
 // benchTitle names a figure for people.
 func benchTitle(name string, plan perf.Plan) string {
 	many, inFlight := fmt.Sprintf("%d streams", plan.Streams), fmt.Sprintf(", %d in flight", plan.InFlight)
+	const full, direct = ", full handshakes", ", without a proxy"
 	titles := map[string]string{
 		perf.OneUp: "1 stream up", perf.OneDown: "1 stream down", perf.ManyUp: many + " up", perf.ManyDown: many + " down",
 		perf.CPUOne: "CPU time, 1 stream up", perf.CPUMany: "CPU time, " + many + " up",
 		perf.LeastUp: "slowest of " + many + " up", perf.LeastDown: "slowest of " + many + " down",
 		perf.MemoryMany: "memory, " + many + " up",
-		perf.ConnectP50: "connect + first byte p50", perf.ConnectP99: "connect + first byte p99",
-		perf.PerSecond: "connections" + inFlight, perf.CPUConnect: "CPU time of each" + inFlight,
-		perf.TripP50: "one-byte round trip p50", perf.TripP99: "one-byte round trip p99",
+		perf.TripP50:    "one-byte round trip p50", perf.TripP99: "one-byte round trip p99",
 		perf.LoadedP50: "round trip beside a stream p50", perf.LoadedP99: "round trip beside a stream p99",
+		perf.ConnectP50: "connect + first byte p50", perf.ConnectP99: "connect + first byte p99",
+		perf.ConnectP50Full: "connect + first byte p50" + full, perf.ConnectP99Full: "connect + first byte p99" + full,
+		perf.DirectP50: "connect + first byte p50" + direct, perf.DirectP99: "connect + first byte p99" + direct,
+		perf.PerSecond: "connections" + inFlight, perf.PerSecondFull: "connections" + inFlight + full,
+		perf.CPUConnect: "CPU time of each", perf.CPUConnectFull: "CPU time of each" + full,
+		perf.Resumed: "handshakes resumed", perf.ResumedFull: "handshakes resumed" + full,
 	}
 	return titles[name]
 }
 
-// printBench writes a table of all figures, and what they come to in one line.
+// printBench writes a table for each section, and what failed, if anything did.
 func printBench(cmd *cobra.Command, found perf.Comparison, plan perf.Plan) error {
 	number := func(v float64) string {
 		if v >= 100 {
@@ -262,19 +275,32 @@ func printBench(cmd *cobra.Command, found perf.Comparison, plan perf.Plan) error
 		}
 		return fmt.Sprintf("%.3g", v)
 	}
-	err := printList(cmd, found.Figures, []column[perf.Figure]{
-		{"MEASURE", func(f perf.Figure) string { return benchTitle(f.Name, plan) }},
-		{"UNIT", func(f perf.Figure) string { return f.Unit }},
-		{strings.ToUpper(found.A), func(f perf.Figure) string { return number(f.A) }},
-		{strings.ToUpper(found.B), func(f perf.Figure) string { return number(f.B) }},
-		{"RATIO", func(f perf.Figure) string { return fmt.Sprintf("%.2f", f.Ratio) }},
-	})
-	if err != nil {
-		return err
+	for _, section := range plan.Sections {
+		figures := slices.DeleteFunc(slices.Clone(found.Figures), func(f perf.Figure) bool { return f.Section != section })
+		err := printList(cmd, figures, []column[perf.Figure]{
+			{strings.ToUpper(section), func(f perf.Figure) string { return benchTitle(f.Name, plan) }},
+			{"UNIT", func(f perf.Figure) string { return f.Unit }},
+			{strings.ToUpper(found.A), func(f perf.Figure) string { return number(f.A) }},
+			{strings.ToUpper(found.B), func(f perf.Figure) string { return number(f.B) }},
+			{"RATIO", func(f perf.Figure) string {
+				if f.Ratio == 0 {
+					return ""
+				}
+				return fmt.Sprintf("%.2f", f.Ratio)
+			}},
+		})
+		if err != nil {
+			return err
+		}
+		if err := writeText(cmd.OutOrStdout(), "\n"); err != nil {
+			return err
+		}
 	}
-	up, down := found.Figure(perf.OneUp), found.Figure(perf.OneDown)
-	p50, p99 := found.Figure(perf.ConnectP50), found.Figure(perf.ConnectP99)
-	return writeText(cmd.OutOrStdout(), fmt.Sprintf(
-		"1 stream up %.2f, down %.2f Gbit/s (%.2f, %.2f of the relay's); connect p50 %.2f, p99 %.2f ms (%.2f, %.2f of the relay's)\n",
-		up.A, down.A, up.Ratio, down.Ratio, p50.A, p99.A, p50.Ratio, p99.Ratio))
+	for _, f := range found.Failures {
+		line := fmt.Sprintf("%s: %s: %d connections failed, the first: %s\n", f.Side, f.Measure, f.Count, f.First)
+		if err := writeText(cmd.OutOrStdout(), line); err != nil {
+			return err
+		}
+	}
+	return nil
 }

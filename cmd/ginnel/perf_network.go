@@ -4,10 +4,12 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,13 +31,14 @@ const (
 )
 
 // network makes a network as an operator would, each part a process, and gives
-// the way from a tunneler's listener to the server.
-func (f *fleet) network(dir, server string) (perf.Side, error) {
+// the way from a tunneler's listener to the server, with the SDK that goes
+// without one.
+func (f *fleet) network(dir, server string) (perf.Side, *sdk.Client, error) {
 	n := benchNetwork{fleet: f, dir: dir}
 	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
 	defer cancel()
 	if err := n.startController(ctx); err != nil {
-		return perf.Side{}, err
+		return perf.Side{}, nil, err
 	}
 	defer n.client.Close()
 	for _, step := range []func(context.Context) error{
@@ -43,14 +46,22 @@ func (f *fleet) network(dir, server string) (perf.Side, error) {
 		func(ctx context.Context) error { return n.startRouter(ctx, perfEgress) },
 		func(ctx context.Context) error { return n.describe(ctx, server) },
 		n.await,
-		n.startTunneler,
+		n.startTunnelers,
 		n.checkPath,
 	} {
 		if err := step(ctx); err != nil {
-			return perf.Side{}, err
+			return perf.Side{}, nil, err
 		}
 	}
-	return side("ginnel", n.listen, n.processes), nil
+	client, err := sdk.New(n.identity, sdk.Options{})
+	if err != nil {
+		return perf.Side{}, nil, err
+	}
+	s := n.by(n.resuming)
+	full := n.by(n.full)
+	s.Full = &full
+	s.Direct = func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, perfName) }
+	return s, client, nil
 }
 
 // benchNetwork is a network while it is made.
@@ -59,7 +70,22 @@ type benchNetwork struct {
 	dir       string
 	client    *api.Client
 	processes []*perf.Process
-	listen    string
+	identity  *sdk.Identity
+	// The tunneler that resumes TLS sessions, and the one that does not.
+	resuming, full tunneler
+}
+
+type tunneler struct {
+	process *perf.Process
+	listen  string
+	metrics string // HOST:PORT
+}
+
+// by gives the way through the network by a tunneler.
+func (n *benchNetwork) by(t tunneler) perf.Side {
+	s := side("ginnel", t.listen, append(slices.Clone(n.processes), t.process))
+	s.Handshakes = t.handshakes
+	return s
 }
 
 func (n *benchNetwork) path(name string) string { return filepath.Join(n.dir, name) }
@@ -173,40 +199,71 @@ func (n *benchNetwork) await(ctx context.Context) error {
 	})
 }
 
-// startTunneler starts the tunneler of an identity that may use the edge router
-// only, and waits until it gets through.
-func (n *benchNetwork) startTunneler(ctx context.Context) error {
+// startTunnelers starts the tunnelers of an identity that may use the edge router
+// only, and waits until they get through.
+func (n *benchNetwork) startTunnelers(ctx context.Context) error {
 	made, err := n.client.Identities().Create(ctx, api.IdentityCreate{Identity: ginnel.Identity{ID: perfMachine}})
 	if err != nil {
 		return err
 	}
-	identity, err := sdk.Enroll(ctx, made.Token)
-	if err != nil {
+	if n.identity, err = sdk.Enroll(ctx, made.Token); err != nil {
 		return err
 	}
 	file := n.path("client.json")
-	if err := identity.Save(file); err != nil {
+	if err := n.identity.Save(file); err != nil {
 		return err
 	}
-	ready, p, err := n.fleet.start("tunnel", "run", "--json", "--identity", file,
-		"--listen", "127.0.0.1:0=perf.internal:80", "--zone", "internal")
+	if n.resuming, err = n.startTunneler(ctx, file); err != nil {
+		return err
+	}
+	n.full, err = n.startTunneler(ctx, file, "--resume-sessions=false")
+	return err
+}
+
+func (n *benchNetwork) startTunneler(ctx context.Context, identity string, more ...string) (tunneler, error) {
+	args := []string{"tunnel", "run", "--json", "--identity", identity,
+		"--listen", "127.0.0.1:0=perf.internal:80", "--zone", "internal", "--metrics", "127.0.0.1:0"}
+	ready, p, err := n.fleet.start(append(args, more...)...)
 	if err != nil {
-		return err
+		return tunneler{}, err
 	}
-	n.processes = append(n.processes, p)
 	if len(ready.Listen) != 1 {
-		return fmt.Errorf("the tunneler listens at %q", ready.Listen)
+		return tunneler{}, fmt.Errorf("the tunneler listens at %q", ready.Listen)
 	}
-	n.listen = ready.Listen[0]
-	return until(ctx, "the way through", func() (bool, error) {
-		_, err := perf.Connect(ctx, dialTCP(n.listen), 1, perf.Bound{Count: 1})
+	t := tunneler{p, ready.Listen[0], ready.Metrics}
+	return t, until(ctx, "the way through", func() (bool, error) {
+		_, err := perf.Connect(ctx, dialTCP(t.listen), 1, perf.Bound{Count: 1})
 		return err == nil, err
 	})
 }
 
+// handshakes gives what the tunneler's metrics say of them.
+func (t tunneler) handshakes(ctx context.Context) (perf.Handshakes, error) {
+	url := "http://" + t.metrics + "/metrics"
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return perf.Handshakes{}, err
+	}
+	answer, err := http.DefaultClient.Do(ask)
+	if err != nil {
+		return perf.Handshakes{}, fmt.Errorf("metrics: %w", err)
+	}
+	defer answer.Body.Close()
+	var h perf.Handshakes
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		// Who does not find the line has read no number.
+		_, _ = fmt.Sscanf(lines.Text(), handshakesName+`{resumed="false"} %g`, &h.Full)
+		_, _ = fmt.Sscanf(lines.Text(), handshakesName+`{resumed="true"} %g`, &h.Resumed)
+	}
+	if h == (perf.Handshakes{}) {
+		return h, fmt.Errorf("metrics of %s: no handshakes", url)
+	}
+	return h, nil
+}
+
 // checkPath fails if the way to the server is another than what is to be measured.
 func (n *benchNetwork) checkPath(ctx context.Context) error {
-	conn, err := dialTCP(n.listen)(ctx)
+	conn, err := dialTCP(n.resuming.listen)(ctx)
 	if err != nil {
 		return err
 	}

@@ -40,9 +40,9 @@ func newTunnelCmd() *cobra.Command {
 
 // tunnelFlags are the flags of tunnel run.
 type tunnelFlags struct {
-	identity, dns, socks, synthetic, state string
-	listens, zones, upstreams, hosts       []string
-	intercept, parallel                    bool
+	identity, dns, socks, synthetic, state, metrics string
+	listens, zones, upstreams, hosts                []string
+	intercept, parallel, resume                     bool
 }
 
 func newTunnelRunCmd() *cobra.Command {
@@ -65,6 +65,9 @@ func newTunnelRunCmd() *cobra.Command {
 	flags.BoolVar(&f.intercept, "intercept", false, "take connections to the addresses of names")
 	flags.StringVar(&f.synthetic, "range", "", "range of the addresses of names (default "+dns.DefaultRange().String()+")")
 	flags.StringVar(&f.state, "state", "", "file that keeps the addresses of names over restarts")
+	flags.BoolVar(&f.resume, "resume-sessions", true,
+		"resume the TLS session of an earlier connection to the service; =false makes every handshake a full one")
+	flags.StringVar(&f.metrics, "metrics", "", "HOST:PORT at which Prometheus finds GET /metrics; anyone who reaches it can read them")
 	level := slog.LevelInfo
 	flags.TextVar(&level, "log-level", slog.LevelInfo, "least level that is logged: debug, info, warn or error")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTunnel(cmd, f, stderrLog(cmd, level)) }
@@ -133,17 +136,22 @@ func runTunnel(cmd *cobra.Command, f tunnelFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	client, err := openClient(cmd, f.identity, log)
+	client, err := openClientWith(cmd, f.identity, sdk.Options{Log: log, NoResumption: !f.resume})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	metrics, err := serveMetrics(f.metrics, clientMetrics(client), log)
+	if err != nil {
+		return err
+	}
+	defer metrics.Close()
 	cfg.Dialer, cfg.Log = tunnel.Over(client), log
 	t, err := tunnel.Open(cfg)
 	if err != nil {
 		return err
 	}
-	if err := said(cmd, tunnelAddresses(t), tunnelLine(t, hosts)); err != nil {
+	if err := said(cmd, tunnelAddresses(t, metrics), tunnelLine(t, metrics, hosts)); err != nil {
 		return err
 	}
 	return runParts(cmd.Context(), client, t, hosts, log)
@@ -151,17 +159,18 @@ func runTunnel(cmd *cobra.Command, f tunnelFlags, log *slog.Logger) error {
 
 // tunnelStarted is what a tunneler says once it listens.
 type tunnelStarted struct {
-	DNS    string   `json:"dns,omitempty"`
-	SOCKS  string   `json:"socks,omitempty"`
-	Listen []string `json:"listen,omitempty"`
+	DNS     string   `json:"dns,omitempty"`
+	SOCKS   string   `json:"socks,omitempty"`
+	Listen  []string `json:"listen,omitempty"`
+	Metrics string   `json:"metrics,omitempty"`
 }
 
-func tunnelAddresses(t *tunnel.Tunnel) tunnelStarted {
+func tunnelAddresses(t *tunnel.Tunnel, m *metricsServer) tunnelStarted {
 	a := t.Addresses()
-	return tunnelStarted{DNS: a.DNS, SOCKS: a.SOCKS, Listen: a.Proxies}
+	return tunnelStarted{DNS: a.DNS, SOCKS: a.SOCKS, Listen: a.Proxies, Metrics: m.Address()}
 }
 
-func tunnelLine(t *tunnel.Tunnel, hosts []hostFlag) string {
+func tunnelLine(t *tunnel.Tunnel, m *metricsServer, hosts []hostFlag) string {
 	a := t.Addresses()
 	var parts []string
 	if a.DNS != "" {
@@ -172,6 +181,9 @@ func tunnelLine(t *tunnel.Tunnel, hosts []hostFlag) string {
 	}
 	for _, p := range a.Proxies {
 		parts = append(parts, "listener at "+p)
+	}
+	if m.Address() != "" {
+		parts = append(parts, "metrics at "+m.Address())
 	}
 	for _, h := range hosts {
 		parts = append(parts, fmt.Sprintf("hosting %s at %s", h.service, h.address))

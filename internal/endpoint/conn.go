@@ -26,6 +26,7 @@ type Conn struct {
 	local  net.Addr
 	remote net.Addr
 
+	resumed bool          // it did a TLS session; with shaken
 	shaken  atomic.Bool   // the handshake is complete
 	closed  atomic.Bool   // Close was called after that
 	reading sync.Mutex    // held while a Read is under way
@@ -193,6 +194,10 @@ func (c *Conn) cause(err error) error {
 // shake runs the handshake, on a goroutine of its own.
 func (c *Conn) shake() error {
 	err := c.tls.HandshakeContext(context.Background()) // the stream's end ends it
+	if err == nil {
+		c.resumed = c.tls.ConnectionState().DidResume
+		c.stream.cfg.Handshakes.add(c.resumed)
+	}
 	c.shaken.Store(err == nil)
 	return err
 }
@@ -211,7 +216,7 @@ func (c *Conn) Handshake(ctx context.Context) error {
 }
 
 // Resumed reports whether the TLS session was resumed; after the handshake.
-func (c *Conn) Resumed() bool { return c.tls.ConnectionState().DidResume }
+func (c *Conn) Resumed() bool { return c.shaken.Load() && c.resumed }
 
 // SetDeadline sets both deadlines.
 func (c *Conn) SetDeadline(t time.Time) error { return c.stream.SetDeadline(t) }

@@ -61,6 +61,8 @@ type Config struct {
 	// NewBatch makes the Batch for the records of one large Write. nil: each goes
 	// out by itself.
 	NewBatch func() Batch
+	// Handshakes counts this one too; nil: nobody does.
+	Handshakes *Handshakes
 }
 
 // Times and bounds of a stream.

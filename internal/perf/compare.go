@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -15,10 +16,32 @@ import (
 type Side struct {
 	Name string
 	Dial Dial
+	// Full is a way through the same network that resumes no TLS sessions; nil: Dial
+	// is one.
+	Full *Side
+	// Direct is a Dial without a proxy of the network in between; nil: there is none.
+	Direct Dial
 	// Usage gives what the processes of the network use; nil: unknown. Those of
 	// load and server do not belong to it.
 	Usage func() (Usage, error)
+	// Handshakes gives how many end-to-end TLS handshakes Dial has made so far:
+	// proof that it resumes, or does not. Nil: unknown.
+	Handshakes func(context.Context) (Handshakes, error)
 }
+
+// Handshakes are counts of TLS handshakes.
+type Handshakes struct{ Full, Resumed float64 }
+
+// Sections of a Comparison.
+const (
+	// Data is about connections that are there: throughput and round trips.
+	Data = "data"
+	// Dialing is about new ones.
+	Dialing = "dial"
+)
+
+// Sections gives all of them, in the order of measurement.
+func Sections() []string { return []string{Data, Dialing} }
 
 // Plan says what Compare measures.
 type Plan struct {
@@ -27,6 +50,7 @@ type Plan struct {
 	Streams  int           // of the measurements with several streams
 	Connects int           // of the measurement of connect latency, one at a time
 	InFlight int           // of the measurement of connections a second
+	Sections []string      // what is measured; nil: all Sections
 	// Tell, if set, hears of each measurement before it begins.
 	Tell func(round int, side, what string)
 }
@@ -45,6 +69,11 @@ func (p Plan) Check() error {
 	case p.Connects < 1:
 		return errors.New("connect latency of no connection")
 	}
+	for _, s := range p.Sections {
+		if !slices.Contains(Sections(), s) {
+			return fmt.Errorf("section %q: want some of %s", s, strings.Join(Sections(), ", "))
+		}
+	}
 	return nil
 }
 
@@ -52,11 +81,21 @@ func (p Plan) Check() error {
 // rounds, and the median of the ratios that the rounds gave. What the machine
 // does besides hits both sides of a round alike, so the ratio says most.
 type Figure struct {
-	Name  string  `json:"name"`
-	Unit  string  `json:"unit"`
-	A     float64 `json:"a"`
-	B     float64 `json:"b"`
-	Ratio float64 `json:"ratio"` // a / b
+	Section string  `json:"section"`
+	Name    string  `json:"name"`
+	Unit    string  `json:"unit"`
+	A       float64 `json:"a"`
+	B       float64 `json:"b"`
+	Ratio   float64 `json:"ratio"` // a / b; 0: there is no b
+}
+
+// Failure is connections that failed in a measurement, which goes on with the
+// others, or is made again where it cannot.
+type Failure struct {
+	Side    string `json:"side"`
+	Measure string `json:"measure"`
+	Count   int    `json:"count"` // in all rounds
+	First   string `json:"first"` // the first error
 }
 
 // Comparison is what Compare found, the figures in the order of measurement.
@@ -65,6 +104,8 @@ type Comparison struct {
 	B       string   `json:"b"`
 	Rounds  int      `json:"rounds"`
 	Figures []Figure `json:"figures"`
+	// Failures are none on a machine that has time for what it is asked.
+	Failures []Failure `json:"failures"`
 }
 
 // Figure gives the figure of that name, the zero Figure if there is none.
@@ -76,26 +117,18 @@ func (c Comparison) Figure(name string) Figure {
 	return c.Figures[i]
 }
 
-// Names of the figures of a Comparison.
-const (
-	OneUp      = "1_up"
-	OneDown    = "1_down"
-	ManyUp     = "n_up"
-	ManyDown   = "n_down"
-	LeastUp    = "n_up_least" // the slowest stream's part of its fair share
-	LeastDown  = "n_down_least"
-	CPUOne     = "cpu_1_up"
-	CPUMany    = "cpu_n_up"
-	MemoryMany = "memory_n_up" // of all processes, just after the load
-	ConnectP50 = "connect_p50"
-	ConnectP99 = "connect_p99"
-	PerSecond  = "per_second"
-	CPUConnect = "cpu_connect"
-	TripP50    = "trip_p50"
-	TripP99    = "trip_p99"
-	LoadedP50  = "loaded_p50" // of 64-byte round trips, beside a stream up
-	LoadedP99  = "loaded_p99"
-)
+// measurement measures one side and gives some values.
+type measurement struct {
+	section, what string
+	run           func(ctx context.Context, s Side) (found, error)
+}
+
+// found is what one measurement found.
+type found struct {
+	values []value
+	failed int    // connections
+	first  string // why the first of them did
+}
 
 // value is one number of one measurement.
 type value struct {
@@ -103,11 +136,9 @@ type value struct {
 	is         float64
 }
 
-// measurement measures one side and gives some values.
-type measurement struct {
-	what string
-	run  func(ctx context.Context, s Side) ([]value, error)
-}
+// tries is how often a measurement is begun that cannot go on without a connection
+// that failed.
+const tries = 3
 
 // Compare measures both sides in turn, one measurement after the other, a before
 // b in odd rounds and after it in even ones.
@@ -120,7 +151,7 @@ func Compare(ctx context.Context, a, b Side, plan Plan) (Comparison, error) {
 			return Comparison{}, fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
-	t := tally{rounds: map[string][][2]float64{}}
+	t := tally{rounds: map[string][][2]float64{}, failures: []Failure{}}
 	for round := 1; round <= plan.Rounds; round++ {
 		for _, m := range plan.measurements() {
 			for turn := range 2 {
@@ -129,129 +160,34 @@ func Compare(ctx context.Context, a, b Side, plan Plan) (Comparison, error) {
 				if plan.Tell != nil {
 					plan.Tell(round, side.Name, m.what)
 				}
-				values, err := m.run(ctx, side)
-				if err != nil {
+				if err := t.measure(ctx, m, round, which, side); err != nil {
 					return Comparison{}, fmt.Errorf("%s: %s: %w", side.Name, m.what, err)
 				}
-				t.add(round, which, values)
 			}
 		}
 	}
-	return Comparison{A: a.Name, B: b.Name, Rounds: plan.Rounds, Figures: t.figures()}, nil
+	return Comparison{A: a.Name, B: b.Name, Rounds: plan.Rounds, Figures: t.figures(), Failures: t.failures}, nil
 }
 
 // warm makes a few connections that do not count: the first ones of a network
 // meet caches that are empty.
 func warm(ctx context.Context, s Side) error {
-	_, err := Connect(ctx, s.Dial, 1, Bound{Count: 5, Duration: stall})
-	return err
+	for _, dial := range []Dial{s.Dial, s.full().Dial, s.Direct} {
+		if dial == nil {
+			continue
+		}
+		if _, err := Connect(ctx, dial, 1, Bound{Count: 5, Duration: stall}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p Plan) measurements() []measurement {
-	return []measurement{
-		{OneUp, func(ctx context.Context, s Side) ([]value, error) {
-			return p.push(ctx, s, Load{Up: 1}, names{gbits: OneUp, cpu: CPUOne})
-		}},
-		{OneDown, func(ctx context.Context, s Side) ([]value, error) {
-			return p.push(ctx, s, Load{Down: 1}, names{gbits: OneDown})
-		}},
-		{ManyUp, func(ctx context.Context, s Side) ([]value, error) {
-			return p.push(ctx, s, Load{Up: p.Streams}, names{ManyUp, LeastUp, CPUMany, MemoryMany})
-		}},
-		{ManyDown, func(ctx context.Context, s Side) ([]value, error) {
-			return p.push(ctx, s, Load{Down: p.Streams}, names{gbits: ManyDown, least: LeastDown})
-		}},
-		{"connect", p.connect},
-		{PerSecond, p.rate},
-		{"trip", p.trip},
-		{"loaded trip", p.loaded},
-	}
-}
-
-// names of what one load gives; empty: not wanted.
-type names struct{ gbits, least, cpu, memory string }
-
-func (p Plan) push(ctx context.Context, s Side, load Load, n names) ([]value, error) {
-	load.Duration = p.Duration
-	var t Throughput
-	spent, err := s.spent(func() (err error) {
-		t, err = Push(ctx, s.Dial, load)
-		return err
+	all := append(p.data(), p.dialing()...)
+	return slices.DeleteFunc(all, func(m measurement) bool {
+		return p.Sections != nil && !slices.Contains(p.Sections, m.section)
 	})
-	if err != nil {
-		return nil, err
-	}
-	f := t.Up
-	if f == nil {
-		f = t.Down
-	}
-	values := []value{{n.gbits, "Gbit/s", f.Gbits}}
-	if n.least != "" {
-		values = append(values, value{n.least, "of fair", f.Least})
-	}
-	if s.Usage == nil {
-		return values, nil
-	}
-	if n.cpu != "" && f.Bytes > 0 {
-		values = append(values, value{n.cpu, "s/GB", spent.CPU.Seconds() / (float64(f.Bytes) / 1e9)})
-	}
-	if n.memory != "" {
-		values = append(values, value{n.memory, "MiB", float64(spent.Memory) / (1 << 20)})
-	}
-	return values, nil
-}
-
-func (p Plan) connect(ctx context.Context, s Side) ([]value, error) {
-	// However slow it is, a round has an end.
-	c, err := Connect(ctx, s.Dial, 1, Bound{Count: p.Connects, Duration: 10 * p.Duration})
-	if err != nil {
-		return nil, err
-	}
-	return []value{{ConnectP50, "ms", c.Latency.P50}, {ConnectP99, "ms", c.Latency.P99}}, nil
-}
-
-func (p Plan) rate(ctx context.Context, s Side) ([]value, error) {
-	var c Connections
-	spent, err := s.spent(func() (err error) {
-		c, err = Connect(ctx, s.Dial, p.InFlight, Bound{Duration: p.Duration})
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	values := []value{{PerSecond, "1/s", c.PerSecond}}
-	if s.Usage != nil && c.Latency.Count > 0 {
-		values = append(values, value{CPUConnect, "ms", milliseconds(spent.CPU) / float64(c.Latency.Count)})
-	}
-	return values, nil
-}
-
-func (p Plan) trip(ctx context.Context, s Side) ([]value, error) {
-	d, err := Echo(ctx, s.Dial, 1, Bound{Duration: p.Duration})
-	if err != nil {
-		return nil, err
-	}
-	return []value{{TripP50, "ms", d.P50}, {TripP99, "ms", d.P99}}, nil
-}
-
-// loaded measures round trips while another connection takes all that it can get.
-func (p Plan) loaded(ctx context.Context, s Side) ([]value, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	pushed := make(chan error, 1)
-	go func() {
-		_, err := Push(ctx, s.Dial, Load{Up: 1, Duration: p.Duration})
-		pushed <- err
-	}()
-	const size = 64
-	d, err := Echo(ctx, s.Dial, size, Bound{Duration: p.Duration})
-	if err != nil {
-		cancel()
-	}
-	if err := errors.Join(err, <-pushed); err != nil {
-		return nil, err
-	}
-	return []value{{LoadedP50, "ms", d.P50}, {LoadedP99, "ms", d.P99}}, nil
 }
 
 // spent gives the CPU time that the side's processes use while fn runs, and the
@@ -274,15 +210,44 @@ func (s Side) spent(fn func() error) (Usage, error) {
 
 // tally collects the values of all rounds.
 type tally struct {
-	order  []value
-	rounds map[string][][2]float64 // by name, of each round both sides
+	order    []Figure                // without numbers
+	rounds   map[string][][2]float64 // by name, of each round both sides
+	failures []Failure
 }
 
-func (t *tally) add(round, side int, values []value) {
+// measure makes one measurement of a side, and makes it again when it cannot go on.
+func (t *tally) measure(ctx context.Context, m measurement, round, which int, s Side) error {
+	for try := 1; ; try++ {
+		f, err := m.run(ctx, s)
+		if err == nil {
+			t.failed(s.Name, m.what, f.failed, f.first)
+			t.add(m.section, round, which, f.values)
+			return nil
+		}
+		if ctx.Err() != nil || try == tries {
+			return err
+		}
+		t.failed(s.Name, m.what, 1, err.Error())
+	}
+}
+
+func (t *tally) failed(side, measure string, count int, first string) {
+	if count == 0 {
+		return
+	}
+	i := slices.IndexFunc(t.failures, func(f Failure) bool { return f.Side == side && f.Measure == measure })
+	if i < 0 {
+		t.failures = append(t.failures, Failure{side, measure, count, first})
+		return
+	}
+	t.failures[i].Count += count
+}
+
+func (t *tally) add(section string, round, side int, values []value) {
 	for _, v := range values {
 		all := t.rounds[v.name]
 		if all == nil {
-			t.order = append(t.order, v)
+			t.order = append(t.order, Figure{Section: section, Name: v.name, Unit: v.unit})
 		}
 		for len(all) < round {
 			all = append(all, [2]float64{})
@@ -294,15 +259,16 @@ func (t *tally) add(round, side int, values []value) {
 
 func (t *tally) figures() []Figure {
 	var figures []Figure
-	for _, v := range t.order {
+	for _, f := range t.order {
 		var a, b, ratios []float64
-		for _, both := range t.rounds[v.name] {
+		for _, both := range t.rounds[f.Name] {
 			a, b = append(a, both[0]), append(b, both[1])
 			if both[1] != 0 {
 				ratios = append(ratios, both[0]/both[1])
 			}
 		}
-		figures = append(figures, Figure{Name: v.name, Unit: v.unit, A: median(a), B: median(b), Ratio: median(ratios)})
+		f.A, f.B, f.Ratio = median(a), median(b), median(ratios)
+		figures = append(figures, f)
 	}
 	return figures
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -52,10 +53,10 @@ func TestMedian(t *testing.T) {
 func TestTally(t *testing.T) {
 	tl := tally{rounds: map[string][][2]float64{}}
 	for i, round := range [][2]float64{{2, 4}, {3, 6}, {900, 1}} {
-		tl.add(i+1, 0, []value{{"x", "s", round[0]}})
-		tl.add(i+1, 1, []value{{"x", "s", round[1]}})
+		tl.add(Data, i+1, 0, []value{{"x", "s", round[0]}})
+		tl.add(Data, i+1, 1, []value{{"x", "s", round[1]}})
 	}
-	want := Figure{Name: "x", Unit: "s", A: 3, B: 4, Ratio: 0.5}
+	want := Figure{Section: Data, Name: "x", Unit: "s", A: 3, B: 4, Ratio: 0.5}
 	if got := tl.figures(); len(got) != 1 || got[0] != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -74,7 +75,8 @@ func TestCompare(t *testing.T) {
 			order = append(order, fmt.Sprint(side, round))
 		}
 	}}
-	got, err := Compare(t.Context(), Side{"relay", chain(t, 1), usage}, Side{"tcp", to(server), usage}, plan)
+	relay := Side{Name: "relay", Dial: chain(t, 1), Usage: usage, Direct: to(server)}
+	got, err := Compare(t.Context(), relay, Side{Name: "tcp", Dial: to(server), Usage: usage}, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,13 +89,79 @@ func TestCompare(t *testing.T) {
 	for _, name := range []string{
 		OneUp, CPUOne, OneDown, ManyUp, LeastUp, CPUMany, MemoryMany, ManyDown, LeastDown,
 		ConnectP50, ConnectP99, PerSecond, CPUConnect, TripP50, TripP99, LoadedP50, LoadedP99,
+		ConnectP50Full, ConnectP99Full, PerSecondFull, CPUConnectFull,
 	} {
 		if f := got.Figure(name); f.A <= 0 || f.B <= 0 || f.Ratio <= 0 || f.Unit == "" {
 			t.Errorf("%s: got %+v", name, f)
 		}
 	}
+	if f := got.Figure(DirectP50); f.A <= 0 || f.B != 0 || f.Ratio != 0 {
+		t.Errorf("got %+v of a way that one side alone has", f)
+	}
+	if len(got.Failures) != 0 {
+		t.Errorf("got failures %+v", got.Failures)
+	}
 	if f := got.Figure("none"); f != (Figure{}) {
 		t.Errorf("got %+v for an unknown name", f)
+	}
+}
+
+// TestCompareOneSection counts handshakes: each way has its own.
+func TestCompareOneSection(t *testing.T) {
+	dial := to(run(t, Serve))
+	var resumed, full atomic.Int64
+	way := func(n *atomic.Int64) Side {
+		return Side{Name: "a", Dial: func(ctx context.Context) (net.Conn, error) {
+			n.Add(1)
+			return dial(ctx)
+		}}
+	}
+	a, b := way(&resumed), way(&full)
+	a.Handshakes = func(context.Context) (Handshakes, error) { return Handshakes{Resumed: float64(resumed.Load())}, nil }
+	b.Handshakes = func(context.Context) (Handshakes, error) { return Handshakes{Full: float64(full.Load())}, nil }
+	a.Full = &b
+	plan := Plan{Rounds: 1, Duration: brief, Streams: 1, Connects: 1, InFlight: 2, Sections: []string{Dialing}}
+	got, err := Compare(t.Context(), a, Side{Name: "b", Dial: dial}, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := got.Figure(Resumed); f.A != 1 || f.B != 0 {
+		t.Errorf("got %+v of handshakes that all resume", f)
+	}
+	if f := got.Figure(ResumedFull); f.A != 0 || f.Unit == "" {
+		t.Errorf("got %+v of handshakes that are all full", f)
+	}
+	for _, f := range got.Figures {
+		if f.Section != Dialing {
+			t.Errorf("got %+v of another section", f)
+		}
+	}
+}
+
+// TestCompareGoesOn has a network that refuses now and then.
+func TestCompareGoesOn(t *testing.T) {
+	dial := to(run(t, Serve))
+	var n atomic.Int64
+	fragile := Side{Name: "fragile", Dial: func(ctx context.Context) (net.Conn, error) {
+		if n.Add(1)%7 == 0 {
+			return nil, errFragile
+		}
+		return dial(ctx)
+	}}
+	plan := Plan{Rounds: 1, Duration: brief, Streams: 1, Connects: 20, InFlight: 2}
+	got, err := Compare(t.Context(), fragile, Side{Name: "tcp", Dial: dial}, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, f := range got.Failures {
+		if f.Side != "fragile" || !strings.HasSuffix(f.First, errFragile.Error()) {
+			t.Errorf("got %+v", f)
+		}
+		counts[f.Measure] = f.Count
+	}
+	if c := counts["connect"]; c < 2 || c > 3 {
+		t.Errorf("got %v: %d of 20 connections failed, want each 7th", counts, c)
 	}
 }
 
@@ -110,6 +178,7 @@ func TestCompareFails(t *testing.T) {
 		func(p *Plan) { p.Streams = MaxStreams + 1 },
 		func(p *Plan) { p.Connects = 0 },
 		func(p *Plan) { p.InFlight = 0 },
+		func(p *Plan) { p.Sections = []string{"x"} },
 	} {
 		bad := good
 		change(&bad)

@@ -101,6 +101,7 @@ func roundTrips(conn net.Conn, size, most int, start, end time.Time) ([]time.Dur
 type Connections struct {
 	InFlight  int          `json:"in_flight"`
 	Failed    int          `json:"failed"`
+	Error     string       `json:"error,omitempty"` // of the first that failed
 	Seconds   float64      `json:"seconds"`
 	PerSecond float64      `json:"per_second"` // those that succeeded
 	Latency   Distribution `json:"latency"`    // of those that succeeded
@@ -110,8 +111,7 @@ type Connections struct {
 const MaxInFlight = 512
 
 // Connect makes connections, inFlight at a time, and ends each with its first
-// byte. Dials that fail are counted, and the first of their errors comes back
-// beside the figures; if all fail there is nothing but the error.
+// byte. Those that fail are counted; if all do, the first error comes back.
 func Connect(ctx context.Context, dial Dial, inFlight int, bound Bound) (Connections, error) {
 	most, err := bound.count()
 	if err != nil {
@@ -127,7 +127,11 @@ func Connect(ctx context.Context, dial Dial, inFlight int, bound Bound) (Connect
 		workers.Go(func() { w.work(ctx) })
 	}
 	workers.Wait()
-	return w.result(inFlight, time.Since(start)), errors.Join(ctx.Err(), w.first)
+	c := w.result(inFlight, time.Since(start))
+	if c.Latency.Count == 0 {
+		return c, errors.Join(ctx.Err(), w.first)
+	}
+	return c, ctx.Err()
 }
 
 // connecting is shared by the workers of one Connect.
@@ -183,6 +187,9 @@ func (w *connecting) took(d time.Duration, err error) {
 
 func (w *connecting) result(inFlight int, took time.Duration) Connections {
 	c := Connections{InFlight: inFlight, Failed: w.failed, Seconds: took.Seconds(), Latency: distribution(w.samples)}
+	if w.first != nil {
+		c.Error = w.first.Error()
+	}
 	if c.Seconds > 0 {
 		c.PerSecond = float64(c.Latency.Count) / c.Seconds
 	}

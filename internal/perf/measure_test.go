@@ -182,7 +182,11 @@ func TestConnectCountsFailures(t *testing.T) {
 		}
 		return dial(ctx)
 	}, 1, Bound{Count: 9})
-	if !errors.Is(err, errFragile) || got.Failed != 3 || got.Latency.Count != 6 {
+	if err != nil || got.Failed != 3 || got.Error != errFragile.Error() || got.Latency.Count != 6 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	none := func(context.Context) (net.Conn, error) { return nil, errFragile }
+	if got, err := Connect(t.Context(), none, 2, Bound{Count: 3}); !errors.Is(err, errFragile) || got.Failed != 3 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 type Ready struct {
 	Address string   `json:"address"` // HOST:PORT
 	Listen  []string `json:"listen"`  // those of a tunneler
+	Metrics string   `json:"metrics"` // HOST:PORT of them
 }
 
 // Process is a part of a measured network that runs on its own. It is to end
