@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/endpoint"
+	"github.com/ginnel/ginnel/internal/health"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -35,6 +37,9 @@ type ListenOptions struct {
 	Instance string
 	// MaxRouters is at how many edge routers the service is bound at once. 0: 3.
 	MaxRouters int
+	// Check, if not nil, makes the Listener check what it serves. While that fails
+	// its terminators count as failed: nobody gets them who can have another.
+	Check *HealthCheck
 	// Backlog bounds the connections that are being set up or were not accepted
 	// yet; more are refused at once. 0: 1024.
 	Backlog int
@@ -44,6 +49,18 @@ type ListenOptions struct {
 	// is, another error as ROUTER_ERR_REJECTED_BY_APPLICATION. What it gives is had
 	// by Conn.Backend; it is closed here if the connection does not come about.
 	Connect func(ctx context.Context, in Incoming) (io.Closer, error)
+}
+
+// HealthCheck is how a Listener finds out whether what it serves is well. It
+// checks from where the Listener is.
+type HealthCheck struct {
+	// Check says how; what is 0 has its default.
+	ginnel.Check
+	// Address that is checked: tcp:HOST:PORT.
+	Address ginnel.Address
+	// Dial opens the connections of the checks; nil: as this machine does. It may
+	// be called from any goroutine.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Incoming is what is known of a connection that a service is dialed with.
@@ -70,9 +87,11 @@ type Listener struct {
 	life   context.Context
 	end    context.CancelFunc
 	bound  chan struct{} // closed at the first bind
+	found  chan struct{} // the health check has found something else
 
-	mu    sync.Mutex
-	binds map[ginnel.RouterID]*bind
+	mu        sync.Mutex
+	binds     map[ginnel.RouterID]*bind
+	unhealthy bool
 }
 
 // bind is the terminator of a listener at one edge router.
@@ -81,6 +100,8 @@ type bind struct {
 	id   ginnel.TerminatorID
 	edge *edge // where it is bound; nil or gone: to be bound anew
 	leaf string
+	// unhealthy is what the edge router was told of the health.
+	unhealthy bool
 }
 
 // Listen hosts a service. It gives a Listener at once and binds as soon and as
@@ -94,15 +115,21 @@ func (c *Client) Listen(service string, opts ListenOptions) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
+	check, err := opts.Check.complete()
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	opts.Check = check
 	l := &Listener{
 		c: c, service: ginnel.ServiceID(service), opts: opts, precedence: precedence,
 		accept: make(chan *Conn, cmp.Or(opts.Backlog, defaultBacklog)),
 		places: make(chan struct{}, cmp.Or(opts.Backlog, defaultBacklog)),
 		bound:  make(chan struct{}),
+		found:  make(chan struct{}, 1),
 		binds:  make(map[ginnel.RouterID]*bind),
 	}
 	l.life, l.end = context.WithCancel(c.life)
-	if !c.hosts.add(l) || !c.spawn(l.run) {
+	if !c.hosts.add(l) || !c.spawn(l.run) || check != nil && !c.spawn(l.check) {
 		l.end()
 		c.hosts.remove(l)
 		return nil, fmt.Errorf("listen: %w", errClientClosed)
@@ -185,8 +212,66 @@ func (l *Listener) run() {
 				failed = true
 			}
 		}
-		l.c.services.wait(l.life, changed, failed)
+		l.wait(changed, failed)
 	}
+}
+
+// wait waits for a change of edge routers, certificate or health; after a failure
+// only for a while.
+func (l *Listener) wait(changed <-chan struct{}, failed bool) {
+	var again <-chan time.Time
+	if failed {
+		timer := time.NewTimer(bindPause)
+		defer timer.Stop()
+		again = timer.C
+	}
+	select {
+	case <-changed:
+	case <-l.found:
+	case <-again:
+	case <-l.life.Done():
+	}
+}
+
+// complete gives a check with all its values, or says what is wrong with it.
+func (h *HealthCheck) complete() (*HealthCheck, error) {
+	if h == nil {
+		return nil, nil
+	}
+	whole := *h
+	if whole.Check = h.WithDefaults(); whole.Dial == nil {
+		whole.Dial = new(net.Dialer).DialContext
+	}
+	if err := whole.Validate(); err != nil {
+		return nil, err
+	}
+	if _, err := ginnel.ParseAddress(string(h.Address), false, "tcp"); err != nil {
+		return nil, fmt.Errorf("check: %w", err)
+	}
+	return &whole, nil
+}
+
+// check is the goroutine of the health check.
+func (l *Listener) check() {
+	h := l.opts.Check
+	checker := health.Checker{
+		Dial:   func(ctx context.Context, hostport string) (net.Conn, error) { return h.Dial(ctx, "tcp", hostport) },
+		Jitter: rand.Float64,
+	}
+	checker.Run(l.life, h.Address, h.Check, func(unhealthy bool, err error) {
+		if unhealthy {
+			l.c.log.Warn("what is hosted is unhealthy", "service", string(l.service), "address", string(h.Address), "err", err)
+		} else {
+			l.c.log.Info("what is hosted is healthy again", "service", string(l.service), "address", string(h.Address))
+		}
+		l.mu.Lock()
+		l.unhealthy = unhealthy
+		l.mu.Unlock()
+		select {
+		case l.found <- struct{}{}:
+		default:
+		}
+	})
 }
 
 // missing gives the connections to bind at: the places that are left, to the best
@@ -200,9 +285,9 @@ func (l *Listener) missing() []*edge {
 	var again, fresh []*edge
 	for _, e := range able {
 		switch b := l.binds[e.id]; {
-		case b != nil && b.edge == e && b.leaf == leaf:
+		case b != nil && b.edge == e && b.leaf == leaf && b.unhealthy == l.unhealthy:
 			left--
-		case b != nil: // its connection or our certificate is another one
+		case b != nil: // its connection, our certificate or our health is another one
 			again = append(again, e)
 		default:
 			fresh = append(fresh, e)
@@ -216,7 +301,7 @@ func (l *Listener) missing() []*edge {
 // a dial may come before the answer.
 func (l *Listener) bind(e *edge) error {
 	l.mu.Lock()
-	b := l.binds[e.id]
+	b, unhealthy := l.binds[e.id], l.unhealthy
 	l.mu.Unlock()
 	if b == nil {
 		b = &bind{body: &wire.Bind{
@@ -236,7 +321,8 @@ func (l *Listener) bind(e *edge) error {
 	l.c.hosts.hold(b.id, l)
 	ctx, cancel := context.WithTimeout(l.life, bindTimeout)
 	defer cancel()
-	answer, err := e.conn.Request(ctx, &wire.Message{Body: &wire.Message_BindRequest{BindRequest: &wire.BindRequest{Bind: signed}}})
+	request := &wire.BindRequest{Bind: signed, Checked: l.opts.Check != nil, Unhealthy: unhealthy}
+	answer, err := e.conn.Request(ctx, &wire.Message{Body: &wire.Message_BindRequest{BindRequest: request}})
 	if err != nil {
 		return err
 	}
@@ -244,7 +330,7 @@ func (l *Listener) bind(e *edge) error {
 		return fmt.Errorf("edge router %s bound terminator %q, want %q", e.id, got, b.id)
 	}
 	l.mu.Lock()
-	b.edge, b.leaf = e, leaf
+	b.edge, b.leaf, b.unhealthy = e, leaf, unhealthy
 	l.mu.Unlock()
 	select {
 	case <-l.bound:

@@ -60,9 +60,10 @@ type world struct {
 }
 
 type fakeBind struct {
-	conn *fakeConn
-	bind *wire.Bind
-	host string
+	conn    *fakeConn
+	bind    *wire.Bind
+	host    string
+	request *wire.BindRequest // the last
 }
 
 type fakeCircuit struct {
@@ -291,7 +292,7 @@ func (c *fakeConn) Message(m *wire.Message) error {
 	case *wire.Message_ServicesRequest:
 		w.subscribe(c, m.GetId(), body.ServicesRequest.GetQuery())
 	case *wire.Message_BindRequest:
-		return w.bind(c, m.GetId(), body.BindRequest.GetBind())
+		return w.bind(c, m.GetId(), body.BindRequest)
 	case *wire.Message_Unbind:
 		w.mu.Lock()
 		w.unbinds++
@@ -474,15 +475,16 @@ func (w *world) resume(c *fakeConn, id uint64, s *wire.Signed) {
 	w.route(c, id, host, t, x, &wire.HostDial{Generation: 256*m.GetNumber() + 1, Resume: true, DeadlineMs: m.GetDeadlineMs()})
 }
 
-func (w *world) bind(c *fakeConn, id uint64, s *wire.Signed) error {
+func (w *world) bind(c *fakeConn, id uint64, request *wire.BindRequest) error {
 	var b wire.Bind
+	s := request.GetBind()
 	signer, err := pki.OpenInto(s, wire.DomainBind, w.ca.Cert, time.Now(), &b, ginnel.RoleIdentity)
 	if err != nil {
 		return err
 	}
 	terminator := string(wire.BindTerminatorID(&b, ginnel.IdentityID(signer.Peer.ID), s.GetPayload()))
 	w.mu.Lock()
-	w.binds[terminator] = fakeBind{c, &b, signer.Peer.ID}
+	w.binds[terminator] = fakeBind{c, &b, signer.Peer.ID, request}
 	w.mu.Unlock()
 	return c.conn.Reply(id, &wire.Message{Body: &wire.Message_BindResponse{BindResponse: &wire.BindResponse{Terminator: terminator}}})
 }

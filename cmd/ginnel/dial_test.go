@@ -60,7 +60,7 @@ func TestTunnelFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cfg.Proxies[0].Listen != "127.0.0.1:5432" || cfg.Proxies[0].Target != "db.internal:5432" ||
-		hosts[0] != (hostFlag{"web", "tcp:127.0.0.1:80"}) || cfg.Names.Range.String() != "100.64.0.0/16" ||
+		hosts[0] != (hostFlag{service: "web", address: "tcp:127.0.0.1:80"}) || cfg.Names.Range.String() != "100.64.0.0/16" ||
 		cfg.Names.Upstreams[0].String() != "192.0.2.1:53" || cfg.Names.Upstreams[1].String() != "[2001:db8::1]:5353" {
 		t.Errorf("got %+v, %v", cfg, hosts)
 	}

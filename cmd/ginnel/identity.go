@@ -5,6 +5,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +16,7 @@ import (
 )
 
 func newIdentityCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "identity", Short: "Identities: create, enroll, list"})
+	cmd := asks(&cobra.Command{Use: "identity", Short: "Identities: create, change, enroll, list"})
 	n := noun[api.IdentityCreate, api.Identity]{
 		name: "identity",
 		of:   (*api.Client).Identities,
@@ -40,6 +43,7 @@ func newIdentityCreateCmd() *cobra.Command {
 	admin := cmd.Flags().Bool("admin", false, "may administer the network through the API")
 	readOnly := cmd.Flags().Bool("read-only", false, "may look at everything through the API and change nothing")
 	cmd.MarkFlagsMutuallyExclusive("admin", "read-only")
+	edges := edgeRouterFlag(cmd)
 	life := lifeFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		made, err := c.Identities().Create(ctx, api.IdentityCreate{
@@ -49,9 +53,50 @@ func newIdentityCreateCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if cmd.Flags().Changed("edge-router") {
+			if err := allowEdgeRouters(ctx, c, args[0], *edges); err != nil {
+				return err
+			}
+		}
 		return printToken(cmd, made)
 	})
 	return cmd
+}
+
+func edgeRouterFlag(cmd *cobra.Command) *[]string {
+	return cmd.Flags().StringArray("edge-router", nil,
+		`an edge router that it may use, as the policy edge-NAME says; "" for none but those of other policies`)
+}
+
+// allowEdgeRouters makes an identity's own edge-router policy, edge-NAME, name
+// these routers; without any there is none.
+func allowEdgeRouters(ctx context.Context, c *api.Client, identity string, routers []string) error {
+	p := ginnel.Policy{
+		ID: ginnel.PolicyID("edge-" + identity), Kind: ginnel.EdgeRouterPolicy, Identities: []string{"@" + identity},
+	}
+	for _, r := range routers {
+		if r != "" {
+			p.Routers = append(p.Routers, "@"+r)
+		}
+	}
+	old, err := c.Policies().Get(ctx, string(p.ID))
+	problem, refused := errors.AsType[*api.Problem](err)
+	there := err == nil
+	switch {
+	case err != nil && !(refused && problem.Kind == ginnel.KindNotFound):
+		return err
+	case there && (old.Kind != p.Kind || !slices.Equal(old.Identities, p.Identities) || len(old.Services) > 0):
+		return withHint(fmt.Errorf("policy %s is not the edge-router policy of identity %s alone", p.ID, identity),
+			"say which routers with ginnel policy create NAME --kind edge-router")
+	case len(p.Routers) == 0 && there:
+		return c.Policies().Delete(ctx, string(p.ID))
+	case len(p.Routers) == 0:
+		return nil
+	case there:
+		return c.Policies().Update(ctx, string(p.ID), p)
+	}
+	_, err = c.Policies().Create(ctx, p)
+	return err
 }
 
 func newIdentityUpdateCmd() *cobra.Command {
@@ -60,24 +105,44 @@ func newIdentityUpdateCmd() *cobra.Command {
 		Short: "Change an identity; what no flag names stays",
 		Args:  cobra.ExactArgs(1),
 	}
-	disabled := cmd.Flags().Bool("disabled", false, "end all it has and refuse it")
-	roles := cmd.Flags().StringArray("role", nil, "its roles")
+	flags := cmd.Flags()
+	disabled := flags.Bool("disabled", false, "end all it has and refuse it")
+	roles := flags.StringArray("role", nil, `its roles; "" for none`)
+	admin := flags.Bool("admin", false, "may administer the network through the API")
+	readOnly := flags.Bool("read-only", false, "may look at everything through the API and change nothing")
+	edges := edgeRouterFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		now, err := c.Identities().Get(ctx, args[0])
 		if err != nil {
 			return err
 		}
 		change := api.IdentityCreate{Identity: now.Identity}
-		if cmd.Flags().Changed("disabled") {
+		if flags.Changed("disabled") {
 			change.Disabled = *disabled
 		}
-		if cmd.Flags().Changed("role") {
-			change.Roles = *roles
+		if flags.Changed("role") {
+			change.Roles = named(*roles)
+		}
+		if flags.Changed("admin") {
+			change.Admin = *admin
+		}
+		if flags.Changed("read-only") {
+			change.ReadOnly = *readOnly
 		}
 		if err := c.Identities().Update(ctx, args[0], change); err != nil {
 			return err
 		}
+		if flags.Changed("edge-router") {
+			if err := allowEdgeRouters(ctx, c, args[0], *edges); err != nil {
+				return err
+			}
+		}
 		return said(cmd, api.Created{ID: args[0]}, "identity "+args[0]+" updated")
 	})
 	return cmd
+}
+
+// named gives the values of a flag that can be given as "" to mean none.
+func named(values []string) []string {
+	return slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 }

@@ -20,7 +20,8 @@ output, and the command ends with it; with --forward each is carried on to an
 address, until the command is interrupted.
 
   ginnel listen files --identity bob.json > received
-  ginnel listen web --identity bob.json --forward tcp:127.0.0.1:8080`
+  ginnel listen web --identity bob.json --forward tcp:127.0.0.1:8080
+  ginnel listen web --identity bob.json --forward tcp:127.0.0.1:8080 --check http`
 
 // listenFlags are the flags of listen.
 type listenFlags struct {
@@ -42,6 +43,7 @@ func newListenCmd() *cobra.Command {
 	static := costFlag(cmd, 0, "cost of this host")
 	flags.StringVar(&f.opts.Precedence, "precedence", "", "required, default or failed")
 	flags.StringVar(&f.opts.Instance, "instance", "", "a name that a dial can ask for")
+	checkOf := checkFlags(cmd)
 	flags.IntVar(&f.opts.MaxRouters, "max-routers", 0, "at how many edge routers to bind (default 3)")
 	level := slog.LevelWarn
 	flags.TextVar(&level, "log-level", slog.LevelWarn, "least level that is logged: debug, info, warn or error")
@@ -49,6 +51,15 @@ func newListenCmd() *cobra.Command {
 		var err error
 		if f.opts.Cost, err = cost(*static); err != nil {
 			return err
+		}
+		check, err := checkOf()
+		switch {
+		case err != nil:
+			return err
+		case check != nil && f.forward == "":
+			return usagef("--check: give --forward too, the address that is checked")
+		case check != nil:
+			f.opts.Check = &sdk.HealthCheck{Check: *check}
 		}
 		return listenService(cmd, args[0], f, stderrLog(cmd, level))
 	}

@@ -177,6 +177,7 @@ func TestSeparateProcesses(t *testing.T) {
 	t.Run("listen", func(t *testing.T) { (&network{place: n.in(t)}).hosts(alice, bob) })
 	t.Run("circuits", func(t *testing.T) { (&network{place: n.in(t)}).circuits(alice) })
 	t.Run("quiesced", func(t *testing.T) { (&network{place: n.in(t)}).quiesces(alice) })
+	t.Run("changed", func(t *testing.T) { (&network{place: n.in(t)}).changes() })
 	t.Run("checked", func(t *testing.T) { (&network{place: n.in(t)}).checks(alice) })
 	t.Run("refused", func(t *testing.T) { (&network{place: n.in(t)}).refusals(alice, bob) })
 	n.survivesController(alice)
@@ -488,9 +489,9 @@ func (n *network) checks(alice string) {
 	id := made["id"].(string)
 	n.await("the check fails", func() bool {
 		o := n.objects("terminator", "show", id)[0]
-		return o["unhealthy"] == true && o["precedence"] == "failed"
+		return o["unhealthy"] == true && o["effective_precedence"] == "failed"
 	})
-	if got := n.run("terminator", "list"); !strings.Contains(got, " HEALTH ") || !strings.Contains(got, " failed ") {
+	if got := n.run("terminator", "list"); !strings.Contains(got, " CHECK ") || !strings.Contains(got, " failed ") {
 		n.Errorf("list: %s", got)
 	}
 	if got := n.feed("hi", "dial", "echo", "--identity", alice); got != "hi" {

@@ -81,7 +81,7 @@ func newRouterUpdateCmd() *cobra.Command {
 	}
 	disabled := cmd.Flags().Bool("disabled", false, "hang up, and do not dial or accept it")
 	noTraversal := cmd.Flags().Bool("no-traversal", false, "first or last on a path only")
-	roles := cmd.Flags().StringArray("role", nil, "its roles")
+	roles := cmd.Flags().StringArray("role", nil, `its roles; "" for none`)
 	addresses := cmd.Flags().StringArray("ctrl-address", nil, "where the controller shall dial it, in order")
 	units := costFlag(cmd, 0, "cost of entering it")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
@@ -98,7 +98,7 @@ func newRouterUpdateCmd() *cobra.Command {
 			change.NoTraversal = *noTraversal
 		}
 		if flags.Changed("role") {
-			change.Roles = *roles
+			change.Roles = named(*roles)
 		}
 		if flags.Changed("ctrl-address") {
 			change.CtrlAddresses = *addresses

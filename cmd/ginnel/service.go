@@ -16,7 +16,7 @@ import (
 )
 
 func newServiceCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "service", Short: "Services: create, list"})
+	cmd := asks(&cobra.Command{Use: "service", Short: "Services: create, change, list"})
 	n := noun[ginnel.Service, api.Service]{
 		name: "service",
 		of:   (*api.Client).Services,
@@ -29,7 +29,7 @@ func newServiceCmd() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newServiceCreateCmd())
+	cmd.AddCommand(newServiceCreateCmd(), newServiceUpdateCmd())
 	return cmd
 }
 
@@ -53,6 +53,7 @@ func newServiceCreateCmd() *cobra.Command {
 	}
 	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
 	strategy := cmd.Flags().String("strategy", string(ginnel.Smartrouting), "smartrouting, weighted, random or sticky")
+	attempts := attemptsFlag(cmd)
 	intercepts := cmd.Flags().StringArray("intercept", nil, "[tcp:|udp:]NAME:PORT or NAME:FIRST-LAST that programs connect to; *.NAME for all below it")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		i, err := parseIntercepts(*intercepts)
@@ -61,11 +62,58 @@ func newServiceCreateCmd() *cobra.Command {
 		}
 		made, err := c.Services().Create(ctx, ginnel.Service{
 			ID: ginnel.ServiceID(args[0]), Roles: *roles, Strategy: ginnel.Strategy(*strategy), Intercept: i,
+			Attempts: *attempts,
 		})
 		if err != nil {
 			return err
 		}
 		return said(cmd, made, "service "+made.ID+" created")
+	})
+	return cmd
+}
+
+func attemptsFlag(cmd *cobra.Command) *int {
+	return cmd.Flags().Int("attempts", 0, "most attempts of a dial; 0: 3")
+}
+
+func newServiceUpdateCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "update NAME",
+		Short:   "Change a service; what no flag names stays",
+		Example: "  ginnel service update web --strategy weighted",
+		Args:    cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	roles := flags.StringArray("role", nil, `its roles; "" for none`)
+	strategy := flags.String("strategy", "", "smartrouting, weighted, random or sticky")
+	intercepts := flags.StringArray("intercept", nil, `what programs connect to, all of it, as for create; "" for nothing`)
+	attempts := attemptsFlag(cmd)
+	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+		i, err := parseIntercepts(named(*intercepts))
+		if err != nil {
+			return err
+		}
+		now, err := c.Services().Get(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		change := now.Service
+		if flags.Changed("role") {
+			change.Roles = named(*roles)
+		}
+		if flags.Changed("strategy") {
+			change.Strategy = ginnel.Strategy(*strategy)
+		}
+		if flags.Changed("intercept") {
+			change.Intercept = i
+		}
+		if flags.Changed("attempts") {
+			change.Attempts = *attempts
+		}
+		if err := c.Services().Update(ctx, args[0], change); err != nil {
+			return err
+		}
+		return said(cmd, api.Created{ID: args[0]}, "service "+args[0]+" updated")
 	})
 	return cmd
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,7 @@ import (
 )
 
 func newTerminatorCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "terminator", Short: "Terminators: create, list with their costs"})
+	cmd := asks(&cobra.Command{Use: "terminator", Short: "Terminators: create, change, list with each term of their costs"})
 	n := noun[ginnel.Terminator, api.Terminator]{
 		name: "terminator",
 		of:   (*api.Client).Terminators,
@@ -24,15 +25,18 @@ func newTerminatorCmd() *cobra.Command {
 			{"ROUTER", func(t api.Terminator) string { return string(t.Router) }},
 			{"HOSTED BY", func(t api.Terminator) string { return hostedBy(t) }},
 			{"ONLINE", func(t api.Terminator) string { return yes(t.Online) }},
-			{"HEALTH", func(t api.Terminator) string { return health(t) }},
-			{"PRECEDENCE", func(t api.Terminator) string { return t.Precedence.String() }},
+			{"CHECK", func(t api.Terminator) string { return checkState(t) }},
+			{"PRECEDENCE", func(t api.Terminator) string { return precedenceNow(t) }},
 			{"STATIC", func(t api.Terminator) string { return t.StaticCost.String() }},
 			{"DYNAMIC", func(t api.Terminator) string { return t.Dynamic.String() }},
+			{"FAILURE", func(t api.Terminator) string { return t.Failure.String() }},
+			{"SET-UP", func(t api.Terminator) string { return t.SetUp.String() }},
+			{"COST", func(t api.Terminator) string { return t.Cost.String() }},
 			{"CIRCUITS", func(t api.Terminator) string { return strconv.Itoa(t.Circuits) }},
 		},
 	}
 	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newTerminatorCreateCmd())
+	cmd.AddCommand(newTerminatorCreateCmd(), newTerminatorUpdateCmd())
 	return cmd
 }
 
@@ -43,27 +47,39 @@ func hostedBy(t api.Terminator) string {
 	return string(t.Address)
 }
 
-func health(t api.Terminator) string {
+func checkState(t api.Terminator) string {
 	switch {
 	case t.Unhealthy:
 		return "failed"
-	case t.Check == nil:
-		return "-"
+	case t.Checked:
+		return "ok"
+	case t.Check != nil:
+		return "unknown" // its router has not said
 	}
-	return "ok"
+	return "-"
+}
+
+// precedenceNow gives the precedence that counts, and the one it stands for.
+func precedenceNow(t api.Terminator) string {
+	if t.Effective != t.Precedence {
+		return t.Effective.String() + " (" + t.Precedence.String() + ")"
+	}
+	return t.Precedence.String()
 }
 
 // checkFlags adds the flags of a health check; the function gives the check, or
 // nil where there is none.
 func checkFlags(cmd *cobra.Command) func() (*ginnel.Check, error) {
 	flags := cmd.Flags()
-	kind := flags.String("check", "", "health check by the router: tcp (connects) or http (GET, status below 400)")
+	kind := flags.String("check", "", "health check: tcp (connects) or http (GET, status below 400); while it fails the precedence is failed")
 	path := flags.String("check-path", "", "what an http check gets (default /)")
 	interval := flags.Duration("check-interval", 0, "between two checks (default 10s)")
 	timeout := flags.Duration("check-timeout", 0, "of one check (default 2s)")
+	failures := flags.Int("check-failures", 0, "checks in a row that must fail (default 3)")
+	successes := flags.Int("check-successes", 0, "checks in a row that must succeed after that (default 2)")
 	return func() (*ginnel.Check, error) {
-		if *kind == "" {
-			for _, name := range []string{"check-path", "check-interval", "check-timeout"} {
+		if *kind == "" || *kind == noCheck {
+			for _, name := range []string{"check-path", "check-interval", "check-timeout", "check-failures", "check-successes"} {
 				if flags.Changed(name) {
 					return nil, usagef("--%s: give --check too", name)
 				}
@@ -72,6 +88,7 @@ func checkFlags(cmd *cobra.Command) func() (*ginnel.Check, error) {
 		}
 		check := ginnel.Check{
 			Kind: ginnel.CheckKind(*kind), Path: *path, Interval: ginnel.Duration(*interval), Timeout: ginnel.Duration(*timeout),
+			Failures: *failures, Successes: *successes,
 		}.WithDefaults()
 		if err := check.Validate(); err != nil {
 			return nil, usageError{err}
@@ -79,6 +96,9 @@ func checkFlags(cmd *cobra.Command) func() (*ginnel.Check, error) {
 		return &check, nil
 	}
 }
+
+// noCheck is the value of --check that ends a health check.
+const noCheck = "none"
 
 func newTerminatorCreateCmd() *cobra.Command {
 	cmd := &cobra.Command{
@@ -119,6 +139,61 @@ func newTerminatorCreateCmd() *cobra.Command {
 			return err
 		}
 		return said(cmd, made, "terminator "+made.ID+" created")
+	})
+	return cmd
+}
+
+func newTerminatorUpdateCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "update ID",
+		Short: "Change a stored terminator; what no flag names stays",
+		Example: "  ginnel terminator update web@r2 --precedence failed\n" +
+			"  ginnel terminator update web@r2 --check http --check-path /ready\n" +
+			"  ginnel terminator update web@r2 --check none",
+		Args: cobra.ExactArgs(1),
+	}
+	address := cmd.Flags().String("address", "", "tcp:HOST:PORT or udp:HOST:PORT that its router connects to")
+	precedence := cmd.Flags().String("precedence", "", "required, default or failed")
+	instance := cmd.Flags().String("instance", "", "which one this is, for dials that ask for one")
+	units := costFlag(cmd, 0, "static cost")
+	checkOf := checkFlags(cmd)
+	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+		check, err := checkOf()
+		if err != nil {
+			return err
+		}
+		now, err := c.Terminators().Get(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if !now.Stored {
+			return withHint(fmt.Errorf("terminator %s is bound by identity %s, which decides on it", now.ID, now.Host),
+				"its host gives cost, precedence and check: ginnel listen --help")
+		}
+		change, flags := now.Terminator, cmd.Flags()
+		if flags.Changed("address") {
+			change.Address = ginnel.Address(*address)
+		}
+		if flags.Changed("precedence") {
+			if change.Precedence, err = ginnel.ParsePrecedence(*precedence); err != nil {
+				return usageError{err}
+			}
+		}
+		if flags.Changed("instance") {
+			change.Instance = *instance
+		}
+		if flags.Changed("cost") {
+			if change.StaticCost, err = cost(*units); err != nil {
+				return err
+			}
+		}
+		if flags.Changed("check") {
+			change.Check = check
+		}
+		if err := c.Terminators().Update(ctx, args[0], change); err != nil {
+			return err
+		}
+		return said(cmd, api.Created{ID: args[0]}, "terminator "+args[0]+" updated")
 	})
 	return cmd
 }

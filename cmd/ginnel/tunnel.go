@@ -43,6 +43,8 @@ type tunnelFlags struct {
 	identity, dns, socks, synthetic, state, metrics string
 	listens, zones, upstreams, hosts                []string
 	intercept, parallel, resume                     bool
+
+	check *sdk.HealthCheck // of what is hosted; nil: none
 }
 
 func newTunnelRunCmd() *cobra.Command {
@@ -70,7 +72,19 @@ func newTunnelRunCmd() *cobra.Command {
 	flags.StringVar(&f.metrics, "metrics", "", "HOST:PORT at which Prometheus finds GET /metrics; anyone who reaches it can read them")
 	level := slog.LevelInfo
 	flags.TextVar(&level, "log-level", slog.LevelInfo, "least level that is logged: debug, info, warn or error")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTunnel(cmd, f, stderrLog(cmd, level)) }
+	checkOf := checkFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		check, err := checkOf()
+		switch {
+		case err != nil:
+			return err
+		case check != nil && len(f.hosts) == 0:
+			return usagef("--check: give --host too, whose address is checked")
+		case check != nil:
+			f.check = &sdk.HealthCheck{Check: *check}
+		}
+		return runTunnel(cmd, f, stderrLog(cmd, level))
+	}
 	return cmd
 }
 
@@ -78,6 +92,7 @@ func newTunnelRunCmd() *cobra.Command {
 type hostFlag struct {
 	service ginnel.ServiceID
 	address ginnel.Address
+	check   *sdk.HealthCheck // nil: none
 }
 
 // config reads the flags; all that can be wrong with them is found here.
@@ -116,7 +131,7 @@ func (f tunnelFlags) config() (tunnel.Config, []hostFlag, error) {
 		if err != nil {
 			return cfg, nil, usagef("--host %s: want SERVICE=tcp:HOST:PORT: %s", text, err)
 		}
-		hosts = append(hosts, hostFlag{ginnel.ServiceID(service), address})
+		hosts = append(hosts, hostFlag{ginnel.ServiceID(service), address, f.check})
 	}
 	if f.dns == "" && f.socks == "" && len(f.listens) == 0 && len(hosts) == 0 && !f.intercept {
 		return cfg, nil, withHint(usagef("nothing to do"), "give --dns, --socks, --listen, --host or --intercept")
@@ -206,7 +221,7 @@ func runParts(ctx context.Context, client *sdk.Client, t *tunnel.Tunnel, hosts [
 	start(0, func() error { return t.Run(ctx) })
 	for i, h := range hosts {
 		start(i+1, func() error {
-			return tunnel.Host(ctx, client, h.service, h.address, sdk.ListenOptions{}, tunnel.ForwardConfig{Log: log})
+			return tunnel.Host(ctx, client, h.service, h.address, sdk.ListenOptions{Check: h.check}, tunnel.ForwardConfig{Log: log})
 		})
 	}
 	running.Wait()

@@ -35,12 +35,17 @@ type Service struct {
 // Terminator is a terminator, stored or made by an SDK, with its costs.
 type Terminator struct {
 	ginnel.Terminator
-	Unhealthy bool        `json:"unhealthy" doc:"its health check fails, so its precedence is failed"`
-	Dynamic   ginnel.Cost `json:"dynamic_cost"`
-	Failure   ginnel.Cost `json:"failure_cost" doc:"part of dynamic_cost"`
-	Circuits  int         `json:"circuits"`
-	Online    bool        `json:"online" doc:"its router is connected"`
-	Stored    bool        `json:"stored" doc:"false: bound by an SDK"`
+	Checked   bool              `json:"checked" doc:"its router or host checks its health"`
+	Unhealthy bool              `json:"unhealthy" doc:"its health check fails"`
+	Effective ginnel.Precedence `json:"effective_precedence" doc:"failed while unhealthy, else precedence"`
+	Dynamic   ginnel.Cost       `json:"dynamic_cost" doc:"of open circuits and failures"`
+	Failure   ginnel.Cost       `json:"failure_cost" doc:"part of dynamic_cost; 0 ten minutes after the last failure"`
+	Circuits  int               `json:"circuits" doc:"open"`
+	InSetUp   int               `json:"in_set_up" doc:"circuits that this controller is setting up there"`
+	SetUp     ginnel.Cost       `json:"set_up_cost" doc:"of those in set-up"`
+	Cost      ginnel.Cost       `json:"cost" doc:"static, dynamic and set-up cost; a dial adds that of its path"`
+	Online    bool              `json:"online" doc:"its router is connected"`
+	Stored    bool              `json:"stored" doc:"false: bound by an SDK"`
 }
 
 // Link is a link that shall be or is.

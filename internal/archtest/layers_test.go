@@ -22,11 +22,11 @@ var (
 	nouns = []string{"."}
 	cores = []string{
 		".", "internal/core/dialer", "internal/core/path", "internal/core/terminator", "internal/core/policy",
-		"internal/core/circuit", "internal/core/label", "internal/core/flow",
+		"internal/core/circuit", "internal/core/label", "internal/core/flow", "internal/core/hint",
 	}
 	network = slices.Concat(cores, []string{
 		"internal/wire", "internal/pki", "internal/transport", "internal/dialloop", "internal/endpoint",
-		"internal/splice",
+		"internal/splice", "internal/health",
 	})
 	all = []string{"*"}
 )
@@ -44,6 +44,7 @@ var layers = map[string][]string{
 	"internal/core/policy":     nouns,
 	"internal/core/label":      nouns,
 	"internal/core/flow":       nouns,
+	"internal/core/hint":       {".", "internal/core/path"},
 	"internal/core/circuit":    {".", "internal/core/path", "internal/core/terminator"},
 
 	"internal/wire": nouns,
@@ -55,6 +56,7 @@ var layers = map[string][]string{
 	"internal/store":     {".", "internal/wire"},
 	"internal/transport": {".", "internal/wire", "internal/pki"},
 	"internal/splice":    {".", "internal/wire"},
+	"internal/health":    {".", "internal/core/terminator"},
 	"internal/endpoint":  {".", "internal/core/flow", "internal/wire", "internal/pki"},
 
 	"internal/api":        nouns,
@@ -64,6 +66,7 @@ var layers = map[string][]string{
 	"sdk": {
 		".", "internal/core/dialer", "internal/core/flow", "internal/core/path",
 		"internal/wire", "internal/transport", "internal/pki", "internal/dialloop", "internal/endpoint",
+		"internal/health",
 	},
 
 	"internal/replay":  cores,

@@ -30,12 +30,27 @@ func (a terminatorsAdmin) List(context.Context) ([]api.Terminator, error) {
 // of gives the terminators of a service.
 func (a terminatorsAdmin) of(r rules, s ginnel.Service) []api.Terminator {
 	var list []api.Terminator
+	stored := make(map[ginnel.TerminatorID]ginnel.Precedence)
+	for _, t := range r.TerminatorsOfService(s.ID) {
+		stored[t.ID] = t.Precedence
+	}
 	for _, c := range a.c.fabric.candidates(r, s) {
-		shown := api.Terminator{Terminator: c.Terminator, Dynamic: c.Dynamic, Stored: c.Host == ""}
-		shown.Online = a.c.fabric.topology().Connected(c.Router)
+		c.InFlight = a.c.circuits.inFlight.of(c.ID)
+		terms := c.Cost()
+		shown := api.Terminator{
+			Terminator: c.Terminator, Effective: c.Precedence, Dynamic: terms.Dynamic, Stored: c.Host == "",
+			InSetUp: c.InFlight, SetUp: terms.InFlight, Cost: terms.Total,
+			Online: a.c.fabric.topology().Connected(c.Router),
+		}
+		if shown.Stored {
+			shown.Precedence = stored[c.ID]
+		}
 		if row := a.c.fabric.terminator(c.Router, c.ID); row != nil {
-			shown.Circuits, shown.Unhealthy = row.dynamic.Circuits(), row.unhealthy
-			shown.Failure = c.Dynamic - ginnel.Units(2*int64(shown.Circuits))
+			shown.Circuits, shown.Checked, shown.Unhealthy = row.dynamic.Circuits(), row.checked, row.unhealthy
+			shown.Failure = max(0, c.Dynamic-ginnel.Units(2*int64(shown.Circuits)))
+			if row.bound {
+				shown.Precedence = row.spec.Precedence
+			}
 		}
 		list = append(list, shown)
 	}

@@ -75,6 +75,7 @@ type circuits struct {
 	inbox    inbox
 	meter    circuitMeter
 	recent   recent
+	inFlight flights
 
 	// What follows is the loop's.
 	rng       *rand.Rand
@@ -82,7 +83,6 @@ type circuits struct {
 	setups    map[setupKey]*setup
 	requests  map[requestKey]*setup
 	deadlines deadlines
-	inFlight  map[ginnel.TerminatorID]int
 	lines     map[ginnel.RouterID]*line
 	trees     *path.Trees // of the topology
 	crossing  *path.Trees // of that through quiesced routers
@@ -110,7 +110,6 @@ func newCircuits(c *Controller, rng *rand.Rand) *circuits {
 		ids:      crand.Reader,
 		setups:   make(map[setupKey]*setup),
 		requests: make(map[requestKey]*setup),
-		inFlight: make(map[ginnel.TerminatorID]int),
 		lines:    make(map[ginnel.RouterID]*line),
 	}
 	cs.meter = newCircuitMeter(c.metrics.registry, &cs.gate)

@@ -129,7 +129,7 @@ func (cs *circuits) choose(s *setup, x circuit.Exclusions) (circuit.Choice, *gin
 	candidates := cs.candidates(s)
 	for i := range candidates {
 		id := candidates[i].ID
-		candidates[i].InFlight = cs.inFlight[id]
+		candidates[i].InFlight = cs.inFlight.of(id)
 		if id == s.counted { // by the attempt that has just failed
 			candidates[i].InFlight--
 		}
@@ -205,14 +205,8 @@ func (cs *circuits) count(s *setup) {
 	if at == s.counted {
 		return
 	}
-	if s.counted != "" {
-		if cs.inFlight[s.counted]--; cs.inFlight[s.counted] == 0 {
-			delete(cs.inFlight, s.counted)
-		}
-	}
-	if s.counted = at; at != "" {
-		cs.inFlight[at]++
-	}
+	cs.inFlight.move(s.counted, at)
+	s.counted = at
 }
 
 // respond ends a set-up whose circuit is up.

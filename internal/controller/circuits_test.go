@@ -76,8 +76,8 @@ func (w *circuitWorld) wantIdle() {
 	w.t.Helper()
 	synctest.Wait()
 	cs := w.cs
-	if n := len(cs.setups) + len(cs.requests) + len(cs.deadlines) + len(cs.inFlight) + cs.gate.len() + len(cs.gate.of); n != 0 {
-		w.t.Errorf("left over: set-ups %v, requests %v, in flight %v, gate %d", cs.setups, cs.requests, cs.inFlight, cs.gate.len())
+	if n := len(cs.setups) + len(cs.requests) + len(cs.deadlines) + len(cs.inFlight.at) + cs.gate.len() + len(cs.gate.of); n != 0 {
+		w.t.Errorf("left over: set-ups %v, requests %v, in flight %v, gate %d", cs.setups, cs.requests, cs.inFlight.at, cs.gate.len())
 	}
 }
 

@@ -174,7 +174,7 @@ func TestHealthCheck(t *testing.T) {
 				t.Errorf("candidates: %+v", got)
 			}
 			shown, err := b.api.Terminators.Get(t.Context(), "t1")
-			if err != nil || shown.Unhealthy != unhealthy || shown.Precedence != precedence || shown.Check == nil {
+			if err != nil || shown.Unhealthy != unhealthy || shown.Effective != precedence || shown.Check == nil {
 				t.Errorf("shown: %+v, %v", shown, err)
 			}
 		}

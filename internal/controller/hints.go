@@ -4,31 +4,18 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/hint"
 	"github.com/ginnel/ginnel/internal/core/path"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
-const (
-	// hintEvery is the least time between two looks at all circuits.
-	hintEvery = 250 * time.Millisecond
-	// hintBatch is how many clients are told at a time, so that a change that
-	// concerns many does not make them all resume at once.
-	hintBatch = 64
-	// hintAgain is when a client that has not moved is told again.
-	hintAgain = time.Minute
-)
-
-// hints tells clients of better paths. Whenever the topology has changed it
-// compares the path of each circuit, as its ingress router reports it, with the
-// best one there is; the client moves by a resume. A circuit whose path is
-// broken is left alone: its client knows.
+// hints tells clients of better paths: whenever the topology has changed, and when
+// its plan says, it asks the plan whom. The client moves by a resume.
 //
 // Its own goroutine owns everything in it but the signal.
 type hints struct {
@@ -39,22 +26,12 @@ type hints struct {
 	circuits func() [][]*endpointRow
 	outlet   func(ginnel.RouterID) outlet
 
-	// told is when the clients of circuits that are still there were told.
-	told map[told]time.Time
-}
-
-// told names a hint: it is about one generation.
-type told struct {
-	circuit    ginnel.CircuitID
-	generation uint32
+	plan hint.Planner
 }
 
 func newHints(c *Controller) *hints {
 	u := reported{c.fabric}
-	return &hints{
-		log: c.log, dirty: newSignal(), topology: u.topology, circuits: u.allCircuits, outlet: u.outlet,
-		told: make(map[told]time.Time),
-	}
+	return &hints{log: c.log, dirty: newSignal(), topology: u.topology, circuits: u.allCircuits, outlet: u.outlet}
 }
 
 // kick says that the topology has changed.
@@ -62,93 +39,64 @@ func (h *hints) kick() { h.dirty.fire() }
 
 // run is the goroutine of the hints.
 func (h *hints) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	<-timer.C
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-h.dirty:
+		case <-timer.C:
 		}
-		if h.look() {
-			h.kick()
+		if next := h.look(); next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
 		}
-		if !pause(ctx, hintEvery) {
+		if !pause(ctx, hint.Every) {
 			return
 		}
 	}
 }
 
-// look tells some of the clients that should move, those with most to gain
-// first, and reports whether there are more.
-func (h *hints) look() (more bool) {
-	moves := h.moves()
-	slices.SortFunc(moves, func(a, b move) int {
-		return cmp.Or(cmp.Compare(b.gain, a.gain), cmp.Compare(a.row.circuit, b.row.circuit))
-	})
-	for i, m := range moves {
-		if i == hintBatch {
-			return true
+// look tells the clients whose time has come, and gives when to look again.
+func (h *hints) look() (next time.Time) {
+	var clients []hint.Circuit
+	for _, ends := range h.circuits() {
+		if row := clientEnd(ends); row != nil {
+			clients = append(clients, hint.Circuit{
+				ID: row.circuit, Generation: row.generation, Ingress: row.router, Path: path.Path{Routers: row.path, Links: row.links},
+			})
 		}
+	}
+	list, next := h.plan.Step(time.Now(), h.topology(), clients)
+	for _, m := range list {
 		h.tell(m)
 	}
-	return false
+	return next
 }
 
-// move is the client's end of a circuit that has a path better by gain.
-type move struct {
-	row  *endpointRow
-	gain ginnel.Cost
-}
-
-// moves gives the clients that should be told.
-func (h *hints) moves() (list []move) {
-	trees := path.NewTrees(h.topology())
-	now := time.Now()
-	kept := make(map[told]time.Time, len(h.told))
-	for _, ends := range h.circuits() {
-		for _, row := range ends {
-			key := told{row.circuit, row.generation}
-			last, known := h.told[key]
-			if known {
-				kept[key] = last
-			}
-			if row.host || known && now.Sub(last) < hintAgain {
-				continue
-			}
-			if gain, ok := gainOf(trees, row); ok {
-				list = append(list, move{row, gain})
-			}
+// clientEnd gives the client's end of a circuit, of which two routers may tell
+// after the client has gone from one to the other; nil: none does.
+func clientEnd(ends []*endpointRow) (newest *endpointRow) {
+	for _, row := range ends {
+		if !row.host && (newest == nil || row.generation > newest.generation) {
+			newest = row
 		}
 	}
-	h.told = kept
-	return list
+	return newest
 }
 
-// gainOf gives what the circuit of a client's end would gain by moving, if that
-// is worth it.
-func gainOf(trees *path.Trees, row *endpointRow) (ginnel.Cost, bool) {
-	n := len(row.path)
-	if n == 0 || row.path[0] != row.router || len(row.links) != n-1 {
-		return 0, false
-	}
-	now, ok := trees.Snapshot().CostOf(path.Path{Routers: row.path, Links: row.links})
-	if !ok {
-		return 0, false
-	}
-	best, ok := trees.From(row.router, path.Exclusions{}).Cost(row.path[n-1])
-	return now - best, ok && path.WorthMoving(now, best)
-}
-
-// tell sends one hint, over the router to which the client is connected.
-func (h *hints) tell(m move) {
-	row := m.row
-	ch := h.outlet(row.router)
+// tell sends one hint, over the router to which the client is connected. Where
+// that is gone the client looks for a path itself.
+func (h *hints) tell(m hint.Hint) {
+	ch := h.outlet(m.Ingress)
 	if ch == nil {
 		return
 	}
-	err := ch.send(&wire.Message{Body: &wire.Message_Hint{Hint: &wire.Hint{Circuit: string(row.circuit), Generation: row.generation}}})
-	if err != nil {
-		return // the channel ends, and its rows with it
+	err := ch.send(&wire.Message{Body: &wire.Message_Hint{Hint: &wire.Hint{Circuit: string(m.Circuit), Generation: m.Generation}}})
+	if err == nil {
+		h.log.Debug("client told of a better path", "circuit_id", string(m.Circuit), "router_id", string(m.Ingress), "gain", m.Gain.String())
 	}
-	h.told[told{row.circuit, row.generation}] = time.Now()
-	h.log.Debug("client told of a better path", "circuit_id", string(row.circuit), "router_id", string(row.router), "gain", m.gain.String())
 }

@@ -6,13 +6,13 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/hint"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -31,7 +31,11 @@ func inHintWorld(t *testing.T, circuits int, test func(t *testing.T, w *circuitW
 		h.circuits = func() [][]*endpointRow {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return [][]*endpointRow{slices.Clone(w.rows)}
+			var all [][]*endpointRow
+			for _, row := range w.rows {
+				all = append(all, []*endpointRow{row})
+			}
+			return all
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var loop sync.WaitGroup
@@ -90,8 +94,7 @@ func TestL43_DearRouterIsLeftOnce(t *testing.T) {
 		if len(got) != 1 || got[0].GetCircuit() != "c000" || got[0].GetGeneration() != 1 {
 			t.Fatalf("hints %v, want one", got)
 		}
-		time.Sleep(hintAgain)
-		h.kick() // it has not moved
+		time.Sleep(hint.Rest) // it has not moved
 		if got := w.nodes["A"].hinted(); len(got) != 2 {
 			t.Errorf("hints %v, want a second one", got)
 		}
@@ -101,22 +104,27 @@ func TestL43_DearRouterIsLeftOnce(t *testing.T) {
 			path: []ginnel.RouterID{"A", "D", "C"}, links: []ginnel.LinkID{"A/D/0", "C/D/0"},
 		}
 		w.mu.Unlock()
-		time.Sleep(2 * hintAgain)
+		time.Sleep(4 * hint.Rest)
 		h.kick()
-		if got := w.nodes["A"].hinted(); len(got) != 2 || len(h.told) != 0 {
-			t.Errorf("hints %v, want no more; kept in mind: %v", got, h.told)
+		if got := w.nodes["A"].hinted(); len(got) != 2 {
+			t.Errorf("hints %v, want no more", got)
 		}
 	})
 }
 
+// A quarter is told in a round, a batch at a time, without a kick between.
 func TestHintsAreSpread(t *testing.T) {
-	inHintWorld(t, 3*hintBatch, func(t *testing.T, w *circuitWorld, h *hints) {
+	inHintWorld(t, 12*hint.Batch, func(t *testing.T, w *circuitWorld, h *hints) {
 		w.cost(h, "B/C/0", 1000)
 		for i := range 5 {
-			if got, want := len(w.nodes["A"].hinted()), min(i+1, 3)*hintBatch; got != want {
+			if got, want := len(w.nodes["A"].hinted()), min(i+1, 3)*hint.Batch; got != want {
 				t.Errorf("after %d looks: %d hints, want %d", i+1, got, want)
 			}
-			time.Sleep(hintEvery)
+			time.Sleep(hint.Every)
+		}
+		time.Sleep(hint.Round)
+		if got := len(w.nodes["A"].hinted()); got <= 3*hint.Batch || got > 6*hint.Batch {
+			t.Errorf("%d hints in two rounds", got)
 		}
 	})
 }
@@ -126,6 +134,7 @@ func TestNoHint(t *testing.T) {
 	inHintWorld(t, 1, func(t *testing.T, w *circuitWorld, h *hints) {
 		row := *w.rows[0]
 		host, lying, odd, broken := row, row, row, row
+		lying.circuit, odd.circuit, broken.circuit = "lying", "odd", "broken"
 		host.host = true
 		lying.path = []ginnel.RouterID{"D", "B", "C"}
 		odd.links = nil

@@ -50,6 +50,7 @@ type (
 		spec      ginnel.Terminator // of the Bind
 		key       string            // that signed the Bind
 		dynamic   terminator.Dynamic
+		checked   bool // its health
 		unhealthy bool
 		removed   bool
 		at        time.Time // of the report
@@ -112,17 +113,26 @@ func readLink(from ginnel.RouterID, l *wire.LinkState) (linkRow, error) {
 	}, nil
 }
 
+// loadOf gives the load of a terminator. A router that does not say how long its
+// failure cost lasts has an older version: as long as that of a new failure.
+func loadOf(t *wire.TerminatorState) terminator.Load {
+	left := time.Duration(t.GetFailureLeftMs()) * time.Millisecond
+	if left == 0 {
+		left = terminator.FailureMemory
+	}
+	return terminator.Load{Circuits: int(t.GetCircuits()), FailureCost: ginnel.Cost(t.GetFailureCost()), FailureLeft: left}
+}
+
 // readTerminator verifies the Bind of a terminator, unless the router has
 // reported it before. Whether it is allowed is judged whenever it is used.
 func (c *Controller) readTerminator(from ginnel.RouterID, t *wire.TerminatorState) (*terminatorRow, error) {
 	row := &terminatorRow{
 		id:        ginnel.TerminatorID(t.GetId()),
+		checked:   t.GetChecked(),
 		unhealthy: t.GetUnhealthy(),
 		removed:   t.GetRemoved(),
 		at:        time.Now(),
-		dynamic: terminator.Reported(time.Now(), terminator.Load{
-			Circuits: int(t.GetCircuits()), FailureCost: ginnel.Cost(t.GetFailureCost()), FailureLeft: terminator.FailureMemory,
-		}),
+		dynamic:   terminator.Reported(time.Now(), loadOf(t)),
 	}
 	if row.removed {
 		return row, nil

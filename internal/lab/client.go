@@ -80,7 +80,7 @@ func (n *clientNode) start(ctx context.Context) (err error) {
 	}()
 	for _, h := range n.hosts {
 		n.run(func() error {
-			return tunnel.Host(ctx, client, ginnel.ServiceID(h.Service), ginnel.Address(h.Address), sdk.ListenOptions{}, tunnel.ForwardConfig{})
+			return tunnel.Host(ctx, client, ginnel.ServiceID(h.Service), ginnel.Address(h.Address), h.options(), tunnel.ForwardConfig{Log: n.lab.log.With("node", n.name)})
 		})
 	}
 	var running []*tunnel.Tunnel

@@ -85,7 +85,7 @@ func createService(ctx context.Context, b api.Backend, s Service) error {
 		}
 		_, err = b.Terminators.Create(ctx, ginnel.Terminator{
 			Service: service.ID, Router: ginnel.RouterID(t.Router), Address: ginnel.Address(t.Address),
-			StaticCost: ginnel.Units(t.Cost), Precedence: class, Instance: t.Instance,
+			StaticCost: ginnel.Units(t.Cost), Precedence: class, Instance: t.Instance, Check: t.Check.noun(),
 		})
 		if err != nil {
 			return fmt.Errorf("service %s: terminator at %s: %w", s.Name, t.Router, err)

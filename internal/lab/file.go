@@ -15,6 +15,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/controller"
+	"github.com/ginnel/ginnel/sdk"
 )
 
 // File is a network as its author describes it.
@@ -86,13 +87,50 @@ type Terminator struct {
 	Cost       int64  `yaml:"cost"` // units
 	Precedence string `yaml:"precedence"`
 	Instance   string `yaml:"instance"`
+	Check      *Check `yaml:"check"`
 }
 
 // Host lets an identity host a service by forwarding to an address.
 type Host struct {
-	Identity string `yaml:"identity"`
-	Service  string `yaml:"service"`
-	Address  string `yaml:"address"`
+	Identity   string `yaml:"identity"`
+	Service    string `yaml:"service"`
+	Address    string `yaml:"address"`
+	Cost       int64  `yaml:"cost"` // units
+	Precedence string `yaml:"precedence"`
+	Instance   string `yaml:"instance"`
+	Check      *Check `yaml:"check"`
+}
+
+// options is how the host listens.
+func (h Host) options() sdk.ListenOptions {
+	opts := sdk.ListenOptions{Cost: ginnel.Units(h.Cost), Precedence: h.Precedence, Instance: h.Instance}
+	if h.Check != nil {
+		opts.Check = &sdk.HealthCheck{Check: *h.Check.noun()}
+	}
+	return opts
+}
+
+// Check is a health check of the address of a terminator or host; what is left
+// out has its default.
+type Check struct {
+	Kind      string        `yaml:"kind"` // tcp or http
+	Path      string        `yaml:"path"` // http
+	Interval  time.Duration `yaml:"interval"`
+	Timeout   time.Duration `yaml:"timeout"`
+	Failures  int           `yaml:"failures"`  // in a row until it has failed
+	Successes int           `yaml:"successes"` // in a row until it is well again
+}
+
+// noun gives the check with all its values; nil for none.
+func (c *Check) noun() *ginnel.Check {
+	if c == nil {
+		return nil
+	}
+	check := ginnel.Check{
+		Kind: ginnel.CheckKind(c.Kind), Path: c.Path, Interval: ginnel.Duration(c.Interval), Timeout: ginnel.Duration(c.Timeout),
+		Failures: c.Failures, Successes: c.Successes,
+	}.WithDefaults()
+	return &check
 }
 
 // Policy is a policy; Name may be left out.
@@ -279,6 +317,17 @@ func (f *File) checkServices(known func(what, name, in string)) []error {
 		}
 		if _, err := ginnel.ParseAddress(h.Address, false, "tcp"); err != nil {
 			all = append(all, fmt.Errorf("host %s: %w", h.Identity, err))
+		}
+		if _, err := ginnel.ParsePrecedence(h.Precedence); err != nil {
+			all = append(all, fmt.Errorf("host %s: %w", h.Identity, err))
+		}
+		if h.Cost < 0 {
+			all = append(all, fmt.Errorf("host %s: cost %d is negative", h.Identity, h.Cost))
+		}
+		if h.Check != nil {
+			if err := h.Check.noun().Validate(); err != nil {
+				all = append(all, fmt.Errorf("host %s: %w", h.Identity, err))
+			}
 		}
 	}
 	return all

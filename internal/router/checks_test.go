@@ -124,7 +124,7 @@ func TestHTTPCheck(t *testing.T) {
 			{"HTTP/1.1 302 Found\r\nLocation: http://elsewhere:1/\r\n\r\n", false},
 			{"SSH-2.0-x\r\n", true},
 			{"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nmore never comes", false},
-			{"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 2*maxProbeHeader) + "\r\n\r\n", true},
+			{"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", true},
 		} {
 			answer.Store(c.answer)
 			w.pass(45 * time.Second)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/terminator"
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
@@ -172,6 +173,11 @@ func TestControllersAreNamed(t *testing.T) {
 	})
 }
 
+// loadOf gives the load of a terminator with open circuits.
+func loadOf(circuits int) terminator.Dynamic {
+	return terminator.Reported(time.Now(), terminator.Load{Circuits: circuits})
+}
+
 func TestStatePagesEndWithEnd(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.router("r1")
@@ -179,10 +185,10 @@ func TestStatePagesEndWithEnd(t *testing.T) {
 		for i := range n {
 			r.report.endpoint(&wire.EndpointState{Circuit: fmt.Sprintf("circuit-%05d", i), Generation: 1, Path: []string{"r1", "r2"}})
 		}
-		r.report.terminator(&wire.TerminatorState{Id: "t1"})
+		r.report.terminator(&wire.TerminatorState{Id: "t1"}, loadOf(0))
 		r.report.edge(&wire.EdgeState{Identity: "alice", Connection: 7})
-		r.report.terminator(&wire.TerminatorState{Id: "t2"})
-		r.report.terminator(&wire.TerminatorState{Id: "t2", Removed: true})
+		r.report.terminator(&wire.TerminatorState{Id: "t2"}, loadOf(0))
+		r.report.terminator(&wire.TerminatorState{Id: "t2", Removed: true}, loadOf(0))
 		c := w.controller("c1")
 		if err := c.dial("r1"); err != nil {
 			t.Fatal(err)
@@ -236,10 +242,10 @@ func TestReporterCoalesces(t *testing.T) {
 			}
 		}
 		w.pass(time.Second)
-		r.report.terminator(&wire.TerminatorState{Id: "t1"})
+		r.report.terminator(&wire.TerminatorState{Id: "t1"}, loadOf(0))
 		w.pass(time.Second)
 		for i := range 1000 {
-			r.report.terminator(&wire.TerminatorState{Id: "t1", Circuits: uint32(i + 1)})
+			r.report.terminator(&wire.TerminatorState{Id: "t1"}, loadOf(i+1))
 			if i%2 == 0 {
 				r.report.endpoint(&wire.EndpointState{Circuit: "x", Generation: uint32(i)})
 			} else {
@@ -263,7 +269,7 @@ func TestReporterCoalesces(t *testing.T) {
 		}
 		// Health goes out at once, and what waited with it.
 		r.report.endpoint(&wire.EndpointState{Circuit: "y"})
-		r.report.terminator(&wire.TerminatorState{Id: "t1", Circuits: 1000, Unhealthy: true})
+		r.report.terminator(&wire.TerminatorState{Id: "t1", Unhealthy: true}, loadOf(1000))
 		w.pass(0)
 		pages := c1.channel("r1").reported()
 		if last := pages[len(pages)-1]; len(pages) != 4 || len(last.GetTerminators()) != 1 || len(last.GetEndpoints()) != 1 {

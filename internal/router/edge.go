@@ -242,7 +242,7 @@ func (ec *edgeConn) Message(m *wire.Message) error {
 	case *wire.Message_Cancel:
 		ec.cancel(body.Cancel.GetRequest())
 	case *wire.Message_BindRequest:
-		return ec.answer(m, ec.bind(m, body.BindRequest.GetBind()))
+		return ec.answer(m, ec.bind(m, body.BindRequest))
 	case *wire.Message_Unbind:
 		ec.e.r.circuits.terms.unbind(ginnel.TerminatorID(body.Unbind.GetTerminator()), ec)
 		if m.GetId() != 0 {

@@ -19,8 +19,8 @@ const (
 
 // bind takes a terminator of the SDK. Whether its identity may host the service
 // is for controllers to judge, who get the Bind as it is.
-func (ec *edgeConn) bind(m *wire.Message, signed *wire.Signed) *ginnel.DialError {
-	r := ec.e.r
+func (ec *edgeConn) bind(m *wire.Message, request *wire.BindRequest) *ginnel.DialError {
+	r, signed := ec.e.r, request.GetBind()
 	payload, refused := ec.signed(signed, wire.DomainBind)
 	if refused != nil {
 		return refused
@@ -41,6 +41,7 @@ func (ec *edgeConn) bind(m *wire.Message, signed *wire.Signed) *ginnel.DialError
 	t := &term{
 		id: wire.BindTerminatorID(b, ec.identity, payload), service: ginnel.ServiceID(b.GetService()),
 		conn: ec, bind: signed, host: ec.identity,
+		checked: request.GetChecked(), unhealthy: request.GetChecked() && request.GetUnhealthy(),
 	}
 	if ts.bound(ec) >= maxBinds {
 		return ginnel.Errorf(ginnel.Busy, "router %s: this connection has bound %d terminators", r.id, maxBinds)

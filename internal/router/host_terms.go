@@ -10,6 +10,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/terminator"
+	"github.com/ginnel/ginnel/internal/health"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -24,22 +25,27 @@ type term struct {
 	bind    *wire.Signed      // of the host
 	host    ginnel.IdentityID // likewise
 
-	dynamic terminator.Dynamic // under terms.mu
-	health  *terminator.Health // likewise; nil: not checked
+	// What follows is under terms.mu.
+
+	// dynamic is one for all binds of a terminator, of which the latest counts:
+	// circuits that began under an earlier one end under it.
+	dynamic   *terminator.Dynamic
+	check     *ginnel.Check // by this router; nil: none
+	uncheck   func()        // ends it; nil: none
+	checked   bool          // by this router or the host
+	unhealthy bool          // so says the check
 }
 
 // terms holds the terminators of this router and reports what they cost. Its
 // methods may be called from any goroutine and never wait.
 type terms struct {
-	c    *circuits
-	rng  *rand.Rand    // spreads checks; under mu
-	wake chan struct{} // the loop of the checks may have something to do
+	c       *circuits
+	checker health.Checker
 
 	mu   sync.Mutex
+	rng  *rand.Rand // spreads checks
 	byID map[ginnel.TerminatorID]*term
 	open map[ginnel.CircuitID]*tally
-	// probing is how many checks run now.
-	probing int
 }
 
 // tally counts the rows by which one circuit is behind a terminator of an SDK.
@@ -51,7 +57,7 @@ type tally struct {
 
 func (ts *terms) init(c *circuits) {
 	ts.c = c
-	ts.wake = make(chan struct{}, 1)
+	ts.checker = health.Checker{Dial: c.r.net.Dial, Jitter: ts.random, Places: make(chan struct{}, maxProbes)}
 	ts.byID = make(map[ginnel.TerminatorID]*term)
 	ts.open = make(map[ginnel.CircuitID]*tally)
 }
@@ -87,7 +93,10 @@ func (c *circuits) configure(cfg *wire.RouterConfig) {
 		}
 	}
 	for id, h := range wanted {
-		t := &term{id: id, service: ginnel.ServiceID(h.GetService()), address: ginnel.Address(h.GetAddress())}
+		t := &term{
+			id: id, service: ginnel.ServiceID(h.GetService()), address: ginnel.Address(h.GetAddress()),
+			dynamic: new(terminator.Dynamic),
+		}
 		ts.byID[id] = t
 		ts.checkLocked(t, h.GetCheck())
 		ts.reportLocked(t)
@@ -102,7 +111,7 @@ func (ts *terms) bind(t *term) bool {
 	if old != nil && (old.conn == nil || old.host != t.host) {
 		return false
 	}
-	if old != nil {
+	if t.dynamic = new(terminator.Dynamic); old != nil {
 		t.dynamic = old.dynamic
 	}
 	ts.byID[t.id] = t
@@ -132,20 +141,20 @@ func (ts *terms) unbindAll(ec *edgeConn, service ginnel.ServiceID) {
 }
 
 func (ts *terms) removeLocked(t *term) {
+	ts.uncheckLocked(t)
 	delete(ts.byID, t.id)
-	ts.c.r.report.terminator(&wire.TerminatorState{Id: string(t.id), Removed: true})
+	ts.c.r.report.terminator(&wire.TerminatorState{Id: string(t.id), Removed: true}, terminator.Dynamic{})
 }
 
+// reportLocked reports the terminator that t is, or was bound as before.
 func (ts *terms) reportLocked(t *term) {
-	if ts.byID[t.id] != t {
+	now := ts.byID[t.id]
+	if now == nil || now.dynamic != t.dynamic {
 		return
 	}
-	load := t.dynamic.Load(time.Now())
 	ts.c.r.report.terminator(&wire.TerminatorState{
-		Id: string(t.id), Bind: t.bind, Host: string(t.host),
-		Circuits: uint32(load.Circuits), FailureCost: int64(load.FailureCost),
-		Unhealthy: t.health != nil && t.health.Unhealthy(),
-	})
+		Id: string(now.id), Bind: now.bind, Host: string(now.host), Checked: now.checked, Unhealthy: now.unhealthy,
+	}, *now.dynamic)
 }
 
 // opened counts a connection that was made.

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ginnel/ginnel/internal/core/terminator"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
 )
@@ -63,6 +64,9 @@ type reporter struct {
 
 	mu    sync.Mutex
 	items map[itemKey]proto.Message
+	// loads of the terminators in items: what one costs falls by itself, so its
+	// state is completed when it is sent.
+	loads map[string]terminator.Dynamic
 	outs  map[*ctrlChannel]*outbox
 	due   time.Time // when to send; zero: nothing waits
 }
@@ -81,6 +85,7 @@ func newReporter(log *slog.Logger) *reporter {
 		most:  maxUnsent,
 		wake:  make(chan struct{}, 1),
 		items: make(map[itemKey]proto.Message),
+		loads: make(map[string]terminator.Dynamic),
 		outs:  make(map[*ctrlChannel]*outbox),
 	}
 }
@@ -93,8 +98,14 @@ func (rep *reporter) link(s *wire.LinkState) {
 	})
 }
 
-// terminator reports a terminator. Bound, gone and health go out at once.
-func (rep *reporter) terminator(s *wire.TerminatorState) {
+// terminator reports a terminator, of which s leaves open what load says. Bound,
+// gone and health go out at once.
+func (rep *reporter) terminator(s *wire.TerminatorState, load terminator.Dynamic) {
+	rep.mu.Lock()
+	if rep.loads[s.GetId()] = load; s.GetRemoved() {
+		delete(rep.loads, s.GetId())
+	}
+	rep.mu.Unlock()
 	rep.set(itemKey{kind: terminatorItem, id: s.GetId()}, s, s.GetRemoved(), func(old proto.Message) bool {
 		was, ok := old.(*wire.TerminatorState)
 		return !ok || s.GetRemoved() || was.GetUnhealthy() != s.GetUnhealthy()
@@ -267,6 +278,9 @@ func (rep *reporter) pageLocked(o *outbox) (*wire.State, []sent) {
 		if item == nil {
 			item = rep.items[key]
 		}
+		if t, ok := item.(*wire.TerminatorState); ok && !t.GetRemoved() {
+			item = loaded(t, rep.loads[t.GetId()])
+		}
 		// Each item comes with a tag of one byte and a length of up to three.
 		n := proto.Size(item) + 4
 		if n > pageSize {
@@ -288,6 +302,16 @@ func (rep *reporter) pageLocked(o *outbox) (*wire.State, []sent) {
 		return nil, nil
 	}
 	return page, keys
+}
+
+// loaded gives the state of a terminator with its load as it is now.
+func loaded(t *wire.TerminatorState, d terminator.Dynamic) *wire.TerminatorState {
+	load := d.Load(time.Now())
+	return &wire.TerminatorState{
+		Id: t.GetId(), Bind: t.GetBind(), Host: t.GetHost(), Checked: t.GetChecked(), Unhealthy: t.GetUnhealthy(),
+		Circuits: uint32(load.Circuits), FailureCost: int64(load.FailureCost),
+		FailureLeftMs: uint32((load.FailureLeft + time.Millisecond - 1) / time.Millisecond),
+	}
 }
 
 func appendItem(page *wire.State, item proto.Message) {

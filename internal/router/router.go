@@ -142,7 +142,6 @@ func (r *Router) Run(ctx context.Context) error {
 	r.running.Go(func() { r.self.run(ctx) })
 	r.running.Go(func() { r.report.run(ctx) })
 	r.running.Go(func() { r.circuits.run(ctx) })
-	r.running.Go(func() { r.circuits.terms.runChecks(ctx) })
 	r.running.Go(func() { r.links.loop.Run(ctx) })
 	r.running.Go(func() { r.ctrl.run(ctx) })
 	<-ctx.Done()

@@ -50,8 +50,14 @@ func (o overClient) Services() (current []ginnel.Service, changed <-chan struct{
 
 // Host hosts service by a client until ctx ends: what comes is forwarded to
 // address. A dial is answered only when the connection to address stands; what
-// keeps that from standing is what the dial fails with.
+// keeps that from standing is what the dial fails with. A check of opts without
+// an address checks this one.
 func Host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, address ginnel.Address, opts sdk.ListenOptions, cfg ForwardConfig) error {
+	if opts.Check != nil && opts.Check.Address == "" {
+		check := *opts.Check
+		check.Address = address
+		opts.Check = &check
+	}
 	opts.Connect = func(ctx context.Context, _ sdk.Incoming) (io.Closer, error) {
 		conn, err := Connect(ctx, address)
 		if err != nil {

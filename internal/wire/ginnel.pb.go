@@ -2882,7 +2882,9 @@ type TerminatorState struct {
 	FailureCost   int64                  `protobuf:"varint,4,opt,name=failure_cost,json=failureCost,proto3" json:"failure_cost,omitempty"`
 	Unhealthy     bool                   `protobuf:"varint,5,opt,name=unhealthy,proto3" json:"unhealthy,omitempty"` // health check failed: precedence failed
 	Removed       bool                   `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
-	Host          string                 `protobuf:"bytes,7,opt,name=host,proto3" json:"host,omitempty"` // identity of bind
+	Host          string                 `protobuf:"bytes,7,opt,name=host,proto3" json:"host,omitempty"`                                           // identity of bind
+	FailureLeftMs uint32                 `protobuf:"varint,8,opt,name=failure_left_ms,json=failureLeftMs,proto3" json:"failure_left_ms,omitempty"` // until failure_cost is 0; absent of a router that does not say
+	Checked       bool                   `protobuf:"varint,9,opt,name=checked,proto3" json:"checked,omitempty"`                                    // somebody checks its health
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2964,6 +2966,20 @@ func (x *TerminatorState) GetHost() string {
 		return x.Host
 	}
 	return ""
+}
+
+func (x *TerminatorState) GetFailureLeftMs() uint32 {
+	if x != nil {
+		return x.FailureLeftMs
+	}
+	return 0
+}
+
+func (x *TerminatorState) GetChecked() bool {
+	if x != nil {
+		return x.Checked
+	}
+	return false
 }
 
 // EdgeState of one edge connection.
@@ -4276,9 +4292,14 @@ func (x *ServicesRequest) GetEdge() uint64 {
 	return 0
 }
 
+// BindRequest binds. With a Bind that is bound it tells anew what the host's
+// health check has found, which is not signed: as with its load a router is
+// taken at its word.
 type BindRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bind          *Signed                `protobuf:"bytes,1,opt,name=bind,proto3" json:"bind,omitempty"`
+	Checked       bool                   `protobuf:"varint,2,opt,name=checked,proto3" json:"checked,omitempty"`     // the host checks its target
+	Unhealthy     bool                   `protobuf:"varint,3,opt,name=unhealthy,proto3" json:"unhealthy,omitempty"` // and it fails: precedence failed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4318,6 +4339,20 @@ func (x *BindRequest) GetBind() *Signed {
 		return x.Bind
 	}
 	return nil
+}
+
+func (x *BindRequest) GetChecked() bool {
+	if x != nil {
+		return x.Checked
+	}
+	return false
+}
+
+func (x *BindRequest) GetUnhealthy() bool {
+	if x != nil {
+		return x.Unhealthy
+	}
+	return false
 }
 
 type BindResponse struct {
@@ -5380,7 +5415,7 @@ const file_ginnel_proto_rawDesc = "" +
 	"\vstatic_cost\x18\x06 \x01(\x03R\n" +
 	"staticCost\x12\x18\n" +
 	"\aremoved\x18\a \x01(\bR\aremoved\x12\x1b\n" +
-	"\tpeer_boot\x18\b \x01(\tR\bpeerBoot\"\xd5\x01\n" +
+	"\tpeer_boot\x18\b \x01(\tR\bpeerBoot\"\x97\x02\n" +
 	"\x0fTerminatorState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04bind\x18\x02 \x01(\v2\x13.ginnel.wire.SignedR\x04bind\x12\x1a\n" +
@@ -5388,7 +5423,9 @@ const file_ginnel_proto_rawDesc = "" +
 	"\ffailure_cost\x18\x04 \x01(\x03R\vfailureCost\x12\x1c\n" +
 	"\tunhealthy\x18\x05 \x01(\bR\tunhealthy\x12\x18\n" +
 	"\aremoved\x18\x06 \x01(\bR\aremoved\x12\x12\n" +
-	"\x04host\x18\a \x01(\tR\x04host\"\x8d\x01\n" +
+	"\x04host\x18\a \x01(\tR\x04host\x12&\n" +
+	"\x0ffailure_left_ms\x18\b \x01(\rR\rfailureLeftMs\x12\x18\n" +
+	"\achecked\x18\t \x01(\bR\achecked\"\x8d\x01\n" +
 	"\tEdgeState\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\tR\aprocess\x12\x1e\n" +
@@ -5513,9 +5550,11 @@ const file_ginnel_proto_rawDesc = "" +
 	"\x0fServicesRequest\x12)\n" +
 	"\x05query\x18\x01 \x01(\v2\x13.ginnel.wire.SignedR\x05query\x12\x1a\n" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x12\n" +
-	"\x04edge\x18\x03 \x01(\x04R\x04edge\"6\n" +
+	"\x04edge\x18\x03 \x01(\x04R\x04edge\"n\n" +
 	"\vBindRequest\x12'\n" +
-	"\x04bind\x18\x01 \x01(\v2\x13.ginnel.wire.SignedR\x04bind\".\n" +
+	"\x04bind\x18\x01 \x01(\v2\x13.ginnel.wire.SignedR\x04bind\x12\x18\n" +
+	"\achecked\x18\x02 \x01(\bR\achecked\x12\x1c\n" +
+	"\tunhealthy\x18\x03 \x01(\bR\tunhealthy\".\n" +
 	"\fBindResponse\x12\x1e\n" +
 	"\n" +
 	"terminator\x18\x01 \x01(\tR\n" +

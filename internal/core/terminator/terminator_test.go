@@ -246,3 +246,35 @@ func TestReportKeepsTheCost(t *testing.T) {
 		t.Error("negative cost")
 	}
 }
+
+// Required is taken though its cost is the highest there can be, and default costs
+// nothing, whatever the strategy.
+func TestL44_RequiredOfHighestCost(t *testing.T) {
+	dear := with(at("z", int64(ginnel.MaxCost)), required)
+	dear.StaticCost, dear.Dynamic, dear.InFlight = ginnel.MaxCost, ginnel.MaxCost, math.MaxInt32
+	candidates := []Candidate{at("a", 0), dear, with(at("b", 0), failed)}
+	rng := rand.New(rand.NewPCG(44, 44))
+	for _, s := range []ginnel.Strategy{"", ginnel.Smartrouting, ginnel.Weighted, ginnel.RandomPick, ginnel.Sticky} {
+		for range 100 {
+			eligible, picked, err := Choose(candidates, Query{Strategy: s, Sticky: "a"}, rng)
+			if err != nil || eligible[picked].Terminator.ID != "z" {
+				t.Fatalf("%q: got %v of %v, %v", s, picked, eligible, err)
+			}
+			if total := eligible[picked].Total; total != ginnel.MaxCost {
+				t.Fatalf("%q: it costs %v", s, total)
+			}
+		}
+	}
+}
+
+// L40 among terminators: 2e9 and 2e9 against 1, and sums beyond all bounds.
+func TestL40_SumsDoNotOverflow(t *testing.T) {
+	for _, units := range []int64{2e9, int64(ginnel.MaxCost)} {
+		dear := at("a", units)
+		dear.StaticCost, dear.Dynamic = ginnel.Units(units), ginnel.Units(units)
+		eligible, picked, err := Choose([]Candidate{dear, at("b", 1)}, Query{}, nil)
+		if err != nil || eligible[picked].Terminator.ID != "b" || eligible[1].Total < ginnel.Units(2e9) {
+			t.Errorf("%d: got %v of %v, %v", units, picked, eligible, err)
+		}
+	}
+}
