@@ -16,6 +16,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/dns"
+	"github.com/ginnel/ginnel/internal/hostdns"
 	"github.com/ginnel/ginnel/internal/intercept"
 	"github.com/ginnel/ginnel/internal/tunnel"
 	"github.com/ginnel/ginnel/sdk"
@@ -27,10 +28,13 @@ to unchanged programs, until it is interrupted.
   ginnel tunnel run --identity alice.json --dns 127.0.0.1:5353 --socks 127.0.0.1:1080
   ginnel tunnel run --identity alice.json --listen 127.0.0.1:5432=db.internal:5432
   ginnel tunnel run --identity bob.json --host web=tcp:127.0.0.1:8080
-  ginnel tunnel run --identity alice.json --dns 127.0.0.1:53 --zone internal --intercept
+  ginnel tunnel run --identity alice.json --dns 127.0.0.1:53 --zone internal --intercept --host-dns auto
 
---intercept takes every connection to a name of a service; it needs root or
-CAP_NET_ADMIN, and programs that ask our resolver. All else needs no privileges.`
+--intercept takes every connection to a name of a service, and --host-dns makes the
+programs of this host ask our resolver: through systemd-resolved, by domain, where
+that runs, else by resolv.conf, whose servers then get the questions that are not
+for us. Both need root. They are undone at the end; after a crash at the next
+start, or by ginnel tunnel cleanup. All else needs no privileges.`
 
 func newTunnelCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "tunnel", Short: "Carry the connections of unchanged programs"}
@@ -41,6 +45,7 @@ func newTunnelCmd() *cobra.Command {
 // tunnelFlags are the flags of tunnel run.
 type tunnelFlags struct {
 	identity, dns, socks, synthetic, state, metrics string
+	hostDNS                                         string
 	listens, zones, upstreams, hosts                []string
 	intercept, parallel, resume                     bool
 
@@ -60,6 +65,7 @@ func newTunnelRunCmd() *cobra.Command {
 	flags.StringVar(&f.dns, "dns", "", "HOST:PORT at which to answer names, UDP and TCP")
 	flags.StringVar(&f.socks, "socks", "", "HOST:PORT of a SOCKS5 and HTTP CONNECT proxy")
 	flags.StringArrayVar(&f.listens, "listen", nil, "HOST:PORT=NAME:PORT: a listener whose connections all go to one name")
+	flags.StringVar(&f.hostDNS, "host-dns", "", "make this host ask us: auto, resolved (systemd-resolved) or file (resolv.conf)")
 	flags.StringArrayVar(&f.zones, "zone", nil, "a zone in which no names exist but ours")
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "HOST:PORT of a resolver for all other names")
 	flags.BoolVar(&f.parallel, "upstream-parallel", false, "ask all upstreams at once, not the next when one is silent")
@@ -102,6 +108,14 @@ func (f tunnelFlags) config() (tunnel.Config, []hostFlag, error) {
 		Names: dns.Config{Zones: f.zones, StateFile: f.state, Parallel: f.parallel},
 	}
 	var err error
+	if f.hostDNS != "" {
+		if cfg.HostDNS, err = hostdns.ParseMode(f.hostDNS); err != nil {
+			return cfg, nil, usagef("--host-dns: %s", err)
+		}
+		if f.dns == "" {
+			return cfg, nil, withHint(usagef("--host-dns: there is no resolver to ask"), "give --dns 127.0.0.1:53 as well")
+		}
+	}
 	if f.synthetic != "" {
 		if cfg.Names.Range, err = netip.ParsePrefix(f.synthetic); err != nil {
 			return cfg, nil, usagef("--range: %s", err)
@@ -234,11 +248,19 @@ func newTunnelCleanupCmd() *cobra.Command {
 		Short: "Remove what a killed tunneler left in the system",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			resolver, err := hostdns.Cleanup("")
+			if err != nil {
+				return err
+			}
 			removed, err := intercept.Cleanup()
 			if err != nil {
 				return err
 			}
-			return said(cmd, map[string]int{"removed": removed}, fmt.Sprintf("%d routes removed", removed))
+			text := fmt.Sprintf("%d routes removed", removed)
+			if resolver {
+				text += ", resolv.conf put back"
+			}
+			return said(cmd, map[string]any{"removed": removed, "resolver": resolver}, text)
 		},
 	}
 }

@@ -51,6 +51,7 @@ var layers = map[string][]string{
 
 	"internal/dialloop":  {".", "internal/core/dialer"},
 	"internal/dns":       nouns,
+	"internal/hostdns":   {},
 	"internal/intercept": nouns,
 	"internal/pki":       {".", "internal/wire"}, // signed envelopes are messages
 	"internal/store":     {".", "internal/wire"},
@@ -62,7 +63,7 @@ var layers = map[string][]string{
 	"internal/api":        nouns,
 	"internal/controller": slices.Concat(network, []string{"internal/store", "internal/api"}),
 	"internal/router":     network,
-	"internal/tunnel":     {".", "sdk", "internal/dns", "internal/intercept", "internal/splice"},
+	"internal/tunnel":     {".", "sdk", "internal/dns", "internal/hostdns", "internal/intercept", "internal/splice"},
 	"sdk": {
 		".", "internal/core/dialer", "internal/core/flow", "internal/core/path",
 		"internal/wire", "internal/transport", "internal/pki", "internal/dialloop", "internal/endpoint",
@@ -83,7 +84,7 @@ var layers = map[string][]string{
 var outside = map[string][]string{
 	"go.etcd.io/":                     {"internal/store"},
 	"github.com/danielgtaylor/huma":   {"internal/api"},
-	"github.com/vishvananda/netlink":  {"internal/intercept"},
+	"github.com/vishvananda/netlink":  {"internal/intercept", "internal/hostdns"},
 	"github.com/spf13/cobra":          {"cmd/ginnel"},
 	"github.com/jedib0t/go-pretty/v6": {"cmd/ginnel"},
 }

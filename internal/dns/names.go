@@ -255,11 +255,11 @@ func (n *Names) usable(addr netip.Addr) bool {
 	if !addr.Is4() || !n.pool.Contains(addr) || !n.pool.Contains(addr.Next()) {
 		return false
 	}
-	return addr != n.pool.Addr() && addr != n.Own()
+	return addr != n.pool.Addr() && addr != Own(n.pool)
 }
 
-// Own gives the address of the range that no name ever gets.
-func (n *Names) Own() netip.Addr { return n.pool.Addr().Next() }
+// Own gives the address of a range that no name ever gets: the tunneler's own.
+func Own(pool netip.Prefix) netip.Addr { return pool.Masked().Addr().Next() }
 
 // forgetIdle forgets the names that no service names exactly and nobody has
 // used for long.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/dns"
+	"github.com/ginnel/ginnel/internal/hostdns"
 	"github.com/ginnel/ginnel/internal/intercept"
 )
 
@@ -30,10 +31,14 @@ type Config struct {
 	// Names says how names are answered; Changed and Log are set by the Tunnel.
 	Names dns.Config
 
-	DNS       string  // HOST:PORT of the resolver, UDP and TCP; empty: none
-	SOCKS     string  // HOST:PORT of the SOCKS5 and HTTP CONNECT proxy; empty: none
-	Proxies   []Proxy // each needs no privileges
-	Intercept bool    // take connections to synthetic addresses; Linux, needs CAP_NET_ADMIN
+	DNS string // HOST:PORT of the resolver, UDP and TCP; empty: none
+	// HostDNS makes all programs of this host ask the resolver; empty: they are
+	// left to find it. It needs root. ResolvConf is for tests; empty: the host's.
+	HostDNS    hostdns.Mode
+	ResolvConf string
+	SOCKS      string  // HOST:PORT of the SOCKS5 and HTTP CONNECT proxy; empty: none
+	Proxies    []Proxy // each needs no privileges
+	Intercept  bool    // take connections to synthetic addresses; Linux, needs CAP_NET_ADMIN
 
 	Connections int           // most per front end at a time; 0: 1024
 	Handshake   time.Duration // in which a proxy's client has said where to; 0: 10 s
@@ -58,6 +63,7 @@ type Tunnel struct {
 	names     *dns.Resolver
 	packets   *net.UDPConn           // nil: no resolver
 	queries   net.Listener           // nil: no resolver
+	host      *hostdns.Host          // nil: it was not told to ask us
 	intercept *intercept.Interceptor // nil: nothing is intercepted
 	fronts    []*frontEnd
 	addresses Addresses
@@ -74,26 +80,28 @@ func Open(cfg Config) (t *Tunnel, err error) {
 			t = nil
 		}
 	}()
-	if cfg.Intercept {
-		synthetic := cfg.Names.Range
-		if !synthetic.IsValid() {
-			synthetic = dns.DefaultRange()
-		}
-		if t.intercept, err = intercept.Open(intercept.Config{Range: synthetic, Log: t.log}); err != nil {
-			return t, fmt.Errorf("intercept %s: %w", synthetic, err)
-		}
-	}
 	names := cfg.Names
+	if !names.Range.IsValid() {
+		names.Range = dns.DefaultRange()
+	}
 	names.Log = t.log
 	names.Changed = t.namesChanged
-	if t.names, err = dns.Open(names); err != nil {
-		return t, err
+	if cfg.Intercept {
+		if t.intercept, err = intercept.Open(intercept.Config{Range: names.Range, Log: t.log}); err != nil {
+			return t, fmt.Errorf("intercept %s: %w", names.Range, err)
+		}
 	}
 	if cfg.DNS != "" {
 		if t.packets, t.queries, err = listenDNS(cfg.DNS); err != nil {
 			return t, fmt.Errorf("resolver: %w", err)
 		}
 		t.addresses.DNS = t.queries.Addr().String()
+	}
+	if err = t.openHostDNS(&names); err != nil {
+		return t, err
+	}
+	if t.names, err = dns.Open(names); err != nil {
+		return t, err
 	}
 	return t, t.openFronts()
 }
@@ -186,6 +194,7 @@ func (t *Tunnel) followServices(ctx context.Context) error {
 		services, changed := t.cfg.Dialer.Services()
 		if services != nil {
 			t.setNames(ctx, services)
+			t.tellHost(ctx, services)
 			ready()
 		}
 		select {
@@ -211,6 +220,9 @@ func (t *Tunnel) setNames(ctx context.Context, services []ginnel.Service) {
 // close closes what Open opened. Closing twice is harmless for all of it.
 func (t *Tunnel) close() error {
 	var problems []error
+	if t.host != nil { // first, so that nobody asks a resolver that is gone
+		problems = append(problems, t.host.Close())
+	}
 	for _, f := range t.fronts {
 		_ = f.listener.Close()
 	}

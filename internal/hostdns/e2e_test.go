@@ -1,0 +1,194 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e && linux
+
+package hostdns
+
+import (
+	"bufio"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// In a container the file is a mount and cannot be replaced.
+func TestFile_IsAMount(t *testing.T) {
+	dir := t.TempDir()
+	path, source := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "source")
+	const before = "nameserver 192.0.2.1\n"
+	for _, name := range []string{path, source} {
+		if err := os.WriteFile(name, []byte(before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mount(source, path, "", unix.MS_BIND, ""); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(path, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	h := open(t, path)
+	if got := read(t, path); !strings.Contains(got, "\nnameserver 127.0.0.1\n") {
+		t.Errorf("got %q", got)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, path); got != before {
+		t.Errorf("put back: %q, want %q", got, before)
+	}
+	if left, _ := filepath.Glob(path + "?*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// fakeResolved answers as systemd-resolved does, on a bus of its own, and keeps what it was told.
+type fakeResolved struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (f *fakeResolved) tell(text string, args ...any) *dbus.Error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = append(f.told, fmt.Sprintf(text, args...))
+	return nil
+}
+
+// SetLinkDNSEx and the others are methods of org.freedesktop.resolve1.Manager.
+func (f *fakeResolved) SetLinkDNSEx(link int32, servers []linkServer) *dbus.Error {
+	return f.tell("%s servers %v", linkOf(link), servers)
+}
+
+func (f *fakeResolved) SetLinkDomains(link int32, domains []linkDomain) *dbus.Error {
+	return f.tell("%s domains %v", linkOf(link), domains)
+}
+
+func (f *fakeResolved) SetLinkDefaultRoute(link int32, enable bool) *dbus.Error {
+	return f.tell("%s default route %v", linkOf(link), enable)
+}
+
+func (f *fakeResolved) SetLinkLLMNR(int32, string) *dbus.Error        { return nil }
+func (f *fakeResolved) SetLinkMulticastDNS(int32, string) *dbus.Error { return nil }
+func (f *fakeResolved) SetLinkDNSSEC(int32, string) *dbus.Error       { return nil }
+func (f *fakeResolved) SetLinkDNSOverTLS(int32, string) *dbus.Error   { return nil }
+func (f *fakeResolved) FlushCaches() *dbus.Error                      { return f.tell("flush") }
+
+func linkOf(index int32) string {
+	link, err := netlink.LinkByIndex(int(index))
+	if err != nil {
+		return err.Error()
+	}
+	addrs, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return err.Error()
+	}
+	text := link.Attrs().Name
+	for _, a := range addrs {
+		text += " " + a.IPNet.String()
+	}
+	return text
+}
+
+// privateBus starts a bus and makes it the system's for this test.
+func privateBus(t *testing.T) {
+	t.Helper()
+	daemon, err := exec.LookPath("dbus-daemon")
+	if err != nil {
+		t.Skip("dbus-daemon is not installed")
+	}
+	dir := t.TempDir()
+	config := filepath.Join(dir, "bus.conf")
+	text := `<busconfig><type>system</type><listen>unix:path=` + dir + `/bus</listen>
+<policy context="default"><allow send_destination="*"/><allow receive_sender="*"/><allow own="*"/><allow user="*"/></policy></busconfig>`
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), daemon, "--config-file="+config, "--nofork", "--print-address")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it listens
+		t.Fatal(err)
+	}
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+dir+"/bus")
+}
+
+func TestResolved_IsToldOurDomains(t *testing.T) {
+	privateBus(t)
+	path := filepath.Join(t.TempDir(), "resolv.conf")
+	const stub = "nameserver 127.0.0.53\n"
+	if err := os.WriteFile(path, []byte(stub), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		Server: netip.MustParseAddrPort("127.0.0.1:5353"), Path: path,
+		Own: netip.MustParseAddr("198.18.255.254"), // of the range for benchmarks (RFC 2544)
+	}
+	if _, err := Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "port 53") {
+		t.Errorf("nobody has the name of systemd-resolved: got %v, want the file's refusal", err)
+	}
+
+	fake := new(fakeResolved)
+	bus, err := dbus.ConnectSystemBus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bus.Close() })
+	if err := bus.Export(fake, resolvedPath, strings.TrimSuffix(resolvedManager, ".")); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := bus.RequestName(resolvedName, dbus.NameFlagDoNotQueue); err != nil || reply != dbus.RequestNameReplyPrimaryOwner {
+		t.Fatal(reply, err)
+	}
+
+	h, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.SetDomains(t.Context(), []string{"internal", "db.example.com"}); err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		"ginnel-dns 198.18.255.254/32 servers [{2 [127 0 0 1] 5353 }]",
+		"ginnel-dns 198.18.255.254/32 default route false",
+		"ginnel-dns 198.18.255.254/32 domains [{internal true} {db.example.com true}]",
+		"flush",
+	}
+	fake.mu.Lock()
+	told := slices.Clone(fake.told)
+	fake.mu.Unlock()
+	if !slices.Equal(told, want) {
+		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+	}
+	if h.Mode() != Resolved || len(h.Upstreams()) != 0 || read(t, path) != stub {
+		t.Errorf("mode %s, upstreams %v, file %q", h.Mode(), h.Upstreams(), read(t, path))
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := netlink.LinkByName(linkName); err == nil {
+		t.Error("the interface is still there")
+	}
+}

@@ -1,0 +1,175 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hostdns makes the programs of this host ask a resolver of ours, and
+// undoes that, also after a crash.
+//
+// Where systemd-resolved answers the host's questions, it is told to ask us for
+// our domains and nobody else: a network interface that exists for this purpose
+// carries the settings, and is gone with our process. Elsewhere the file
+// resolv.conf is written anew, with its former content kept in comments of the
+// same file, so that nothing else has to survive for it to come back. All
+// questions then come to us, and the servers that the file named become our
+// upstreams.
+//
+// It answers no questions itself and chooses no names. One Host of a system may
+// exist at a time. A Host is safe for concurrent use.
+package hostdns
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+)
+
+// Mode says how the host is told.
+type Mode string
+
+// The modes. Auto is Resolved where that answers for the host, else File.
+const (
+	Auto     Mode = "auto"
+	Resolved Mode = "resolved" // systemd-resolved, by domain
+	File     Mode = "file"     // resolv.conf, all names
+)
+
+// ParseMode reads a mode as operators write it.
+func ParseMode(text string) (Mode, error) {
+	switch mode := Mode(text); mode {
+	case Auto, Resolved, File:
+		return mode, nil
+	}
+	return "", fmt.Errorf("host DNS mode %q: want auto, resolved or file", text)
+}
+
+// Config says what the host is to do. Server is needed.
+type Config struct {
+	Mode   Mode           // empty: Auto
+	Server netip.AddrPort // where our resolver answers; with File its port must be 53
+	// Own is an address of the interface that carries the settings of
+	// systemd-resolved, which ignores interfaces without one.
+	Own  netip.Addr
+	Path string       // of resolv.conf; empty: /etc/resolv.conf
+	Log  *slog.Logger // nil: nothing is logged
+}
+
+// defaultPath is where programs look (resolv.conf(5)).
+const defaultPath = "/etc/resolv.conf"
+
+// MaxDomains is how many domains systemd-resolved is told; further ones are
+// left out, and logged.
+const MaxDomains = 256
+
+// Host is a host that asks us.
+type Host struct {
+	mode      Mode
+	upstreams []netip.AddrPort
+	log       *slog.Logger
+
+	mu       sync.Mutex
+	resolved *resolved // nil: the file was written, or Close was called; guarded by mu
+	undo     func() error
+}
+
+// Open makes the host ask cfg.Server, after undoing what a dead process left. Until
+// SetDomains is called, systemd-resolved sends us nothing. ctx bounds the calls
+// of Open only. Close undoes it all.
+func Open(ctx context.Context, cfg Config) (*Host, error) {
+	path := cmp.Or(cfg.Path, defaultPath)
+	h := &Host{mode: cmp.Or(cfg.Mode, Auto), log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))}
+	if _, err := Cleanup(path); err != nil {
+		return nil, err
+	}
+	before, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("host DNS: %w", err)
+	}
+	if h.mode == Auto {
+		h.mode = File
+		if before.asksStub() && resolvedRuns(ctx) {
+			h.mode = Resolved
+		}
+	}
+	if h.mode == Resolved {
+		if h.resolved, err = openResolved(ctx, cfg.Server, cfg.Own); err != nil {
+			return nil, fmt.Errorf("host DNS: systemd-resolved: %w", err)
+		}
+		h.undo = h.resolved.close
+		return h, nil
+	}
+	if cfg.Server.Port() != 53 {
+		return nil, fmt.Errorf("host DNS: %s knows no ports, so our resolver must answer at port 53, not at %s", path, cfg.Server)
+	}
+	for _, server := range before.servers() {
+		if server != cfg.Server.Addr() {
+			h.upstreams = append(h.upstreams, netip.AddrPortFrom(server, 53))
+		}
+	}
+	if err := before.redirect(path, cfg.Server.Addr()); err != nil {
+		return nil, fmt.Errorf("host DNS: %w", err)
+	}
+	h.undo = func() error { _, err := Cleanup(path); return err }
+	return h, nil
+}
+
+// Mode gives how the host was told: Resolved or File.
+func (h *Host) Mode() Mode { return h.mode }
+
+// Upstreams gives the servers that the host asked before and that names which
+// are not ours must go to; none with Resolved, which does not send us those.
+func (h *Host) Upstreams() []netip.AddrPort { return h.upstreams }
+
+// SetDomains says which domains are ours: names in them come to us. With File
+// every name does, whatever is said here.
+func (h *Host) SetDomains(ctx context.Context, domains []string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.resolved == nil {
+		return nil
+	}
+	if len(domains) > MaxDomains {
+		h.log.Warn("more domains than systemd-resolved takes; put names in a zone", "domains", len(domains), "most", MaxDomains)
+		domains = domains[:MaxDomains]
+	}
+	if err := h.resolved.setDomains(ctx, domains); err != nil {
+		return fmt.Errorf("host DNS: systemd-resolved: %w", err)
+	}
+	return nil
+}
+
+// Close makes the host ask whom it asked before. Closing twice is harmless.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.undo == nil {
+		return nil
+	}
+	err := h.undo()
+	h.undo, h.resolved = nil, nil
+	if err != nil {
+		return errors.Join(errors.New("host DNS is not as it was; run `ginnel tunnel cleanup`"), err)
+	}
+	return nil
+}
+
+// Cleanup undoes what a dead process left in the file at path (empty:
+// /etc/resolv.conf), and reports whether there was anything. Of what
+// systemd-resolved was told nothing is left, since its interface is gone.
+func Cleanup(path string) (bool, error) {
+	path = cmp.Or(path, defaultPath)
+	now, err := readFile(path)
+	if err != nil {
+		return false, fmt.Errorf("host DNS: %w", err)
+	}
+	before, ours := now.former()
+	if !ours {
+		return false, nil
+	}
+	if err := before.restore(path); err != nil {
+		return false, fmt.Errorf("host DNS: put back %s: %w", path, err)
+	}
+	return true, nil
+}
