@@ -54,6 +54,7 @@ cases: build
 bench: build
 	@./bin/ginnel perf bench $(BENCH)
 	@./bin/ginnel dialer bench $(if $(findstring --json,$(BENCH)),--json)
+	@./bin/ginnel path bench $(if $(findstring --json,$(BENCH)),--json)
 
 # Faults at random under bulk data, with a seed to make them again:
 # make chaos SECONDS=600 [SEED=n].

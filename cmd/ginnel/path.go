@@ -42,8 +42,8 @@ The file, YAML or JSON; costs are in units, 1 unit stands for 1 ms of round trip
         - {id: t1, router: r2, cost: 0, precedence: default, circuits: 0, failureCost: 0}`
 
 func newPathCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "path", Short: "Ask for paths through a network"}
-	cmd.AddCommand(newPathExplainCmd())
+	cmd := &cobra.Command{Use: "path", Short: "Ask for paths through a network, and measure their choice"}
+	cmd.AddCommand(newPathExplainCmd(), newPathBenchCmd())
 	return cmd
 }
 
