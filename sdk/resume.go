@@ -152,7 +152,21 @@ func (x *circuit) newPath(e *edge, generation, arrive, send uint32) error {
 	return nil
 }
 
-// better asks once for a better path than that of a generation, on purpose.
+// edgeOf gives the edge connection of a generation's path; nil: there is none, or it
+// is gone.
+func (x *circuit) edgeOf(generation uint32) *edge {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, r := range x.rows {
+		if r.generation == generation && !r.edge.isGone() {
+			return r.edge
+		}
+	}
+	return nil
+}
+
+// better asks once for a better path than that of a generation, on purpose: from
+// the same edge router, for which the controller has found that there is one.
 func (x *circuit) better(generation uint32) {
 	x.mu.Lock()
 	busy := x.seeking
@@ -164,8 +178,8 @@ func (x *circuit) better(generation uint32) {
 	x.c.spawn(func() {
 		ctx, cancel := context.WithTimeout(x.c.life, seekTimeout)
 		defer cancel()
-		e, err := x.c.edges.pick(ctx, wish{})
-		if err == nil && x.stream.Generation() == generation {
+		var err error
+		if e := x.edgeOf(generation); e != nil && x.stream.Generation() == generation {
 			err = x.resume(ctx, e)
 		}
 		if err != nil {

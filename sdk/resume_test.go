@@ -169,6 +169,35 @@ func TestHintMovesTheCircuitOnce(t *testing.T) {
 	})
 }
 
+// A hint is about the edge router that the circuit enters at: its path is asked for
+// from there, though another edge router is nearer by now.
+func TestHintKeepsTheEdgeRouter(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1", "r2")
+		echo(t, w.client("bob"), "echo", ListenOptions{})
+		w.net.SetLatency("alice", "r2", 40*time.Millisecond)
+		alice := w.client("alice")
+		pass(10 * time.Second)
+		conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.net.SetLatency("alice", "r1", 400*time.Millisecond)
+		w.net.SetLatency("alice", "r2", 0)
+		pass(time.Minute)
+		if best := alice.edges.ranked(wish{})[0].id; best != "r2" {
+			t.Fatalf("%s is the nearest", best)
+		}
+		alice.circuits.hinted(conn.Circuit(), conn.circuit.stream.Generation())
+		pass(5 * time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.resumes) != 1 || w.resumes[0].GetRouter() != "r1" {
+			t.Errorf("resumes: %v", w.resumes)
+		}
+	})
+}
+
 func TestNothingIsLeftOfEndedCircuits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, "r1")

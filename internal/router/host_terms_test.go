@@ -77,6 +77,52 @@ func (ch *doubleChannel) cost(id string) (l terminator.Load) {
 	return l
 }
 
+// Ten circuits that were open and are closed leave the cost what it was. Of a
+// terminator that is deleted under its circuits no counter is left, and one that is
+// made again of the same id begins without.
+func TestL37_DeletedTerminatorLeavesNoCounter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, r := w.controller("c1"), w.router("r1")
+		if err := c.dial("r1"); err != nil {
+			t.Fatal(err)
+		}
+		ch := c.channel("r1")
+		ch.check(1, nil)
+		w.pass(time.Second)
+		ts := &r.circuits.terms
+		want := func(what string, load terminator.Load) {
+			t.Helper()
+			w.pass(time.Second)
+			if got := ch.cost("web-1"); got != load {
+				t.Errorf("%s: reported %+v, want %+v", what, got, load)
+			}
+		}
+		old := ts.get("web-1")
+		for range 10 {
+			ts.opened(old)
+		}
+		want("ten open", terminator.Load{Circuits: 10})
+		for range 10 {
+			ts.closed(old)
+		}
+		want("ten closed", terminator.Load{})
+		ts.opened(old)
+		ch.send(&wire.RouterConfig{Revision: 2, Pages: 1})
+		want("deleted with one open", terminator.Load{})
+		if ts.get("web-1") != nil {
+			t.Error("it is there still")
+		}
+		ch.check(3, nil)
+		want("made again", terminator.Load{})
+		ts.closed(old)
+		ts.failed(old)
+		want("what the old one hears of late", terminator.Load{})
+		if len(ts.open) != 0 || len(r.report.loads) != 1 {
+			t.Errorf("left: %d circuits, %d loads", len(ts.open), len(r.report.loads))
+		}
+	})
+}
+
 // A host that binds again, with a new certificate or to tell of its health, keeps
 // the circuits it has, and they end under the new bind.
 func TestBindAgain(t *testing.T) {

@@ -100,7 +100,7 @@ func TestL37_L38_UnroutedAttemptsLeaveNothing(t *testing.T) {
 		defer dark.Close()
 		w.net.Silence("dark", "r2")
 		a := f.program("alice", "r1").ask("c-1", "router", "r2", "web-1", "r2")
-		for i := range uint32(20) {
+		for i := range uint32(100) {
 			if res := f.egressOnly(a, "c-1", i+1, func(*wire.Egress) {}); res.GetFailure() != nil {
 				t.Fatal(res)
 			}
