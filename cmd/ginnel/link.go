@@ -14,7 +14,7 @@ import (
 )
 
 func newLinkCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "link", Short: "Links between routers: create, list"})
+	cmd := asks(&cobra.Command{Use: "link", Short: "Links between routers: create, change, list"})
 	n := noun[ginnel.LinkSpec, api.Link]{
 		name: "link",
 		of:   (*api.Client).Links,
@@ -27,7 +27,7 @@ func newLinkCmd() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newLinkCreateCmd())
+	cmd.AddCommand(newLinkCreateCmd(), newLinkUpdateCmd())
 	return cmd
 }
 
@@ -58,6 +58,34 @@ func newLinkCreateCmd() *cobra.Command {
 			return err
 		}
 		return said(cmd, made, "link "+made.ID+" created")
+	})
+	return cmd
+}
+
+func newLinkUpdateCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "update ID",
+		Short:   "Change what a link costs",
+		Example: "  ginnel link update r1/r2/0 --cost 20",
+		Args:    cobra.ExactArgs(1),
+	}
+	units := costFlag(cmd, 1, "static cost")
+	if err := cmd.MarkFlagRequired("cost"); err != nil {
+		panic("BUG: " + err.Error())
+	}
+	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+		price, err := cost(*units)
+		if err != nil {
+			return err
+		}
+		a, b, name, ok := ginnel.LinkID(args[0]).Split()
+		if !ok {
+			return usagef("link %q: want ROUTER/ROUTER/NAME, as ginnel link list shows it", args[0])
+		}
+		if err := c.Links().Update(ctx, args[0], ginnel.LinkSpec{A: a, B: b, Name: name, StaticCost: price}); err != nil {
+			return err
+		}
+		return said(cmd, api.Created{ID: args[0]}, "link "+args[0]+" updated")
 	})
 	return cmd
 }

@@ -53,4 +53,22 @@ func (n *network) changes() {
 		n.Errorf("router: %v", o)
 	}
 	n.run("router", "update", "r2", "--role", "", "--cost", "0")
+
+	n.run("link", "update", "r1/r2/0", "--cost", "20")
+	if o := n.objects("link", "show", "r1/r2/0")[0]; o["stored"] != true {
+		n.Errorf("link: %v", o)
+	}
+	n.await("the link costs more", func() bool { return n.objects("link", "show", "r1/r2/0")[0]["static_cost"] == 20e6 })
+	n.run("link", "update", "r1/r2/0", "--cost", "1")
+	n.refused(2, "want ROUTER/ROUTER/NAME", "link", "update", "r1", "--cost", "1")
+	n.refused(2, "cost", "link", "update", "r1/r2/0")
+
+	n.run("policy", "create", "odd", "--kind", "dial", "--identity", "#night", "--service", "#all")
+	n.run("policy", "update", "odd", "--identity", "#staff", "--identity", "#night", "--all-of")
+	if o := n.objects("policy", "show", "odd")[0]; len(o["identities"].([]any)) != 2 || o["all_of"] != true || o["services"] == nil {
+		n.Errorf("policy: %v", o)
+	}
+	n.refused(1, "name at least one", "policy", "update", "odd", "--identity", "")
+	n.refused(1, "policy nope: not found", "policy", "update", "nope", "--all-of")
+	n.run("policy", "delete", "odd")
 }

@@ -27,7 +27,7 @@ func newPolicyCmd() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newPolicyCreateCmd(), newPolicyWhyCmd())
+	cmd.AddCommand(newPolicyCreateCmd(), newPolicyUpdateCmd(), newPolicyWhyCmd())
 	return cmd
 }
 
@@ -62,6 +62,43 @@ func newPolicyCreateCmd() *cobra.Command {
 			return err
 		}
 		return said(cmd, made, "policy "+made.ID+" created")
+	})
+	return cmd
+}
+
+func newPolicyUpdateCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "update NAME",
+		Short:   "Change a policy; a list that a flag names is replaced, what no flag names stays",
+		Example: "  ginnel policy update staff-web --identity '#staff' --identity @carl",
+		Args:    cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	identities := flags.StringArray("identity", nil, "who")
+	services := flags.StringArray("service", nil, `which services; "" for none`)
+	routers := flags.StringArray("router", nil, "which edge routers, of a policy of kind edge-router")
+	allOf := flags.Bool("all-of", false, "who must have all roles of a list, not any")
+	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
+		p, err := c.Policies().Get(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if flags.Changed("identity") {
+			p.Identities = named(*identities)
+		}
+		if flags.Changed("service") {
+			p.Services = named(*services)
+		}
+		if flags.Changed("router") {
+			p.Routers = named(*routers)
+		}
+		if flags.Changed("all-of") {
+			p.AllOf = *allOf
+		}
+		if err := c.Policies().Update(ctx, args[0], p); err != nil {
+			return err
+		}
+		return said(cmd, api.Created{ID: args[0]}, "policy "+args[0]+" updated")
 	})
 	return cmd
 }
