@@ -286,6 +286,7 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, link
 		f.putTerminatorLocked(s, row)
 	}
 	for _, row := range page.edges {
+		row.judgement = new(judgement)
 		if s.edges[row.connection] = &row; row.removed {
 			delete(s.edges, row.connection)
 		}
@@ -296,6 +297,7 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, link
 			delete(s.endpoints, row.endpointKey)
 		}
 		if !row.removed {
+			row.judgement = new(judgement)
 			s.endpoints[row.endpointKey] = row
 			f.listLocked(row)
 		}
@@ -308,6 +310,7 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, link
 }
 
 func (f *fabric) putTerminatorLocked(s *softState, row *terminatorRow) {
+	row.judgement = new(judgement)
 	if old := s.terminators[row.id]; old != nil {
 		f.unbindLocked(old)
 		row.judgement = old.judgement

@@ -91,7 +91,7 @@ func (c *Controller) takeReport(ch *channel, page *wire.State) {
 		c.configs.kick()
 	}
 	if rows.end {
-		c.services.kick()
+		c.services.said(ch.router, ch.hello.GetEdgeAddress())
 	}
 	if len(rows.edges)+len(rows.endpoints)+len(rows.terminators) > 0 {
 		c.judge.kick()

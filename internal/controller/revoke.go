@@ -8,10 +8,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/policy"
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/store"
 	"github.com/ginnel/ginnel/internal/wire"
@@ -27,7 +27,8 @@ const (
 )
 
 // judge ends what is no longer allowed: it looks at the rows that routers
-// report, when they report them and whenever the store has changed.
+// report, when they report them and when the store has changed such that they
+// may have lost their ground.
 //
 // It refuses only what it knows: out of a cache that is current, and that was
 // known to be so after the row was reported. What it cannot know yet it looks
@@ -35,38 +36,53 @@ const (
 type judge struct {
 	c     *Controller
 	dirty signal
-	// epoch counts the changes of the store that a judgement depends on.
-	epoch atomic.Uint64
 
 	mu         sync.Mutex
+	touched    *touched
 	identities map[ginnel.IdentityID]struct{} // disabled, deleted or with another key
 }
 
 func newJudge(c *Controller) *judge {
-	j := &judge{c: c, dirty: newSignal(), identities: make(map[ginnel.IdentityID]struct{})}
-	j.epoch.Store(1) // above that of rows that were never judged
-	return j
+	return &judge{c: c, dirty: newSignal(), touched: newTouched(), identities: make(map[ginnel.IdentityID]struct{})}
 }
 
 // kick says that there is something new to judge.
 func (j *judge) kick() { j.dirty.fire() }
 
-// changed says that all has to be judged anew.
-func (j *judge) changed() {
-	j.epoch.Add(1)
-	j.dirty.fire()
-}
-
-// identity notes an identity that has lost what it had.
-func (j *judge) identity(change store.Change) {
-	old, was := change.Old.(ginnel.Identity)
-	is, ok := change.New.(ginnel.Identity)
-	if !was || ok && (!is.Disabled || old.Disabled) && (old.Key == "" || is.Key == old.Key) {
-		return
-	}
+// stored takes a change of the store.
+func (j *judge) stored(change store.Change) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.identities[ginnel.IdentityID(change.ID)] = struct{}{}
+	if lost(change) {
+		j.identities[ginnel.IdentityID(change.ID)] = struct{}{}
+	}
+	if takes(change) {
+		j.touched.note(change)
+	}
+	j.dirty.fire() // what it gives may help who was refused
+}
+
+// lost reports whether an identity has lost what it had.
+func lost(change store.Change) bool {
+	old, was := change.Old.(ginnel.Identity)
+	is, ok := change.New.(ginnel.Identity)
+	return was && (!ok || is.Disabled && !old.Disabled || old.Key != "" && is.Key != old.Key)
+}
+
+// takes reports whether a change can take something away from anybody. What is
+// new does not, nor what no policy looks at.
+func takes(change store.Change) bool {
+	if change.Old == nil || change.New == nil {
+		return change.Old != nil
+	}
+	switch old := change.Old.(type) {
+	case ginnel.Service:
+		return !slices.Equal(old.Roles, change.New.(ginnel.Service).Roles)
+	case ginnel.Router:
+		now := change.New.(ginnel.Router)
+		return old.Disabled != now.Disabled || !slices.Equal(old.Roles, now.Roles)
+	}
+	return true
 }
 
 func (j *judge) run(ctx context.Context) {
@@ -90,25 +106,28 @@ func (j *judge) run(ctx context.Context) {
 	}
 }
 
-// look judges everything and reports whether something is left.
+// look judges what may be judged otherwise than before, and reports whether
+// something is left.
 func (j *judge) look() (left bool) {
 	if !j.c.current() {
 		return true
 	}
 	j.mu.Lock()
 	lost := slices.Sorted(maps.Keys(j.identities))
+	t := j.touched
 	clear(j.identities)
+	j.touched = newTouched()
 	j.mu.Unlock()
 	for _, id := range lost {
 		for _, ch := range j.c.channels.all() {
 			j.send(ch, &wire.Revoke{Identity: string(id)})
 		}
 	}
-	epoch := j.epoch.Load() // before the store is read: what is read is at least as new
-	r := j.c.rules()
+	r := j.c.rules() // after what is touched was taken: it is at least as new
 	asOf := time.Now().Add(-j.c.store.Age())
+	shaken := newShaken(r, t)
 	for id := range j.c.fabric.complete() {
-		left = j.router(bench{rules: r, epoch: epoch, asOf: asOf}, id) || left
+		left = j.router(bench{rules: r, shaken: shaken, asOf: asOf}, id) || left
 	}
 	return left
 }
@@ -137,38 +156,115 @@ func (j *judge) send(ch *channel, v *wire.Revoke) bool {
 	return true
 }
 
-// judge gives the revocations that a router is to be sent, each once, and
-// whether there are rows that cannot be judged yet.
-func (f *fabric) judge(b bench, id ginnel.RouterID) (ch *channel, verdicts []*wire.Revoke, left bool) {
-	b.router, _ = b.Routers().Get(id)
-	b.sent = make(map[verdict]bool)
+// rows are all of a router's rows that are judged.
+type rows struct {
+	ch          *channel
+	edges       []*edgeRow
+	terminators []*terminatorRow
+	endpoints   []*endpointRow
+}
+
+// rowsOf gives the rows of a router: those that have not passed, or all. Rows do
+// not change, but for their judgement, which is the judge's.
+func (f *fabric) rowsOf(id ginnel.RouterID, all bool) (of rows) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.routers[id]
 	if s == nil {
-		return nil, nil, false
+		return rows{}
 	}
+	of.ch = s.ch
 	for _, e := range s.edges {
-		if e.passed != b.epoch {
-			b.decide(b.edge(e), e.at, &e.judgement)
+		if all || !e.passed {
+			of.edges = append(of.edges, e)
 		}
 	}
 	for _, t := range s.terminators {
-		if t.bound && t.passed != b.epoch {
-			b.decide(b.bound(t), t.at, &t.judgement)
+		if t.bound && (all || !t.passed) {
+			of.terminators = append(of.terminators, t)
 		}
 	}
 	for _, e := range s.endpoints {
-		if e.passed == b.epoch {
+		if all || !e.passed {
+			of.endpoints = append(of.endpoints, e)
+		}
+	}
+	return of
+}
+
+// judge gives the revocations that a router is to be sent, each once, and
+// whether there are rows that cannot be judged yet. Nobody waits for it.
+func (f *fabric) judge(b bench, id ginnel.RouterID) (ch *channel, verdicts []*wire.Revoke, left bool) {
+	b.router, _ = b.Routers().Get(id)
+	b.sent = make(map[verdict]bool)
+	of := f.rowsOf(id, !b.shaken.empty())
+	for _, e := range of.edges {
+		if !e.passed || b.shaken.edge(id, e) {
+			b.decide(b.edge(e), e.at, e.judgement)
+		}
+	}
+	for _, t := range of.terminators {
+		if !t.passed || b.shaken.bound(id, t) {
+			b.decide(b.bound(t), t.at, t.judgement)
+		}
+	}
+	for _, e := range of.endpoints {
+		if e.passed && !b.shaken.endpoint(id, e) {
 			continue
 		}
 		if int64(b.Revision()) < e.ticket.GetRevision() {
-			b.left = true
+			e.passed, b.left = false, true
 			continue
 		}
-		b.decide(b.endpoint(e), e.at, &e.judgement)
+		b.decide(b.endpoint(e), e.at, e.judgement)
 	}
-	return s.ch, b.out, b.left
+	return of.ch, b.out, b.left
+}
+
+// shaken tells the rows that may have lost their ground.
+type shaken struct {
+	*touched
+	view  *store.View
+	was   *policy.Set // the policies that have changed, as they were
+	named map[ginnel.IdentityID]bool
+}
+
+func newShaken(r rules, t *touched) shaken {
+	return shaken{touched: t, view: r.View, was: t.oldPolicies(), named: make(map[ginnel.IdentityID]bool)}
+}
+
+func (s shaken) edge(at ginnel.RouterID, e *edgeRow) bool { return s.row(at, "", e.identity) }
+
+func (s shaken) bound(at ginnel.RouterID, t *terminatorRow) bool {
+	return s.row(at, t.spec.Service, t.spec.Host)
+}
+
+func (s shaken) endpoint(at ginnel.RouterID, e *endpointRow) bool {
+	peer := pki.TicketPeer(e.ticket)
+	return s.row(at, ginnel.ServiceID(e.ticket.GetService()), ginnel.IdentityID(e.ticket.GetClient())) ||
+		peer.Role == ginnel.RoleIdentity && s.identity(ginnel.IdentityID(peer.ID))
+}
+
+// row reports whether something has changed of a row at a router, which is
+// about a service, if any, and an identity.
+func (s shaken) row(at ginnel.RouterID, service ginnel.ServiceID, id ginnel.IdentityID) bool {
+	_, router := s.routers[at]
+	_, served := s.services[service]
+	return router || served || s.identity(id)
+}
+
+// identity reports whether an identity has changed, or a policy that named it.
+func (s shaken) identity(id ginnel.IdentityID) bool {
+	if _, changed := s.identities[id]; changed || len(s.policies) == 0 {
+		return changed
+	}
+	named, known := s.named[id]
+	if !known {
+		record, ok := s.view.Identities().Get(id)
+		named = !ok || s.was.Who(record).Named()
+		s.named[id] = named
+	}
+	return named
 }
 
 // verdict is what is to be revoked; zero: nothing.
@@ -179,10 +275,10 @@ type verdict struct {
 	circuit  ginnel.CircuitID
 }
 
-// bench judges the rows of one router, those that have not passed already.
+// bench judges the rows of one router, those that have not passed or are shaken.
 type bench struct {
 	rules
-	epoch  uint64
+	shaken shaken
 	asOf   time.Time
 	router ginnel.Router
 	sent   map[verdict]bool
@@ -192,11 +288,11 @@ type bench struct {
 
 // decide takes a verdict about a row that was reported at an instant.
 func (b *bench) decide(v verdict, reported time.Time, j *judgement) {
-	switch {
-	case v == verdict{}:
-		*j = judgement{passed: b.epoch}
+	if v == (verdict{}) {
+		*j = judgement{passed: true}
 		return
-	case b.asOf.Before(reported), time.Since(j.revoked) < revokeAgain:
+	}
+	if j.passed = false; b.asOf.Before(reported) || time.Since(j.revoked) < revokeAgain {
 		b.left = true
 		return
 	}

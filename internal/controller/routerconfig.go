@@ -8,7 +8,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"maps"
+	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -31,30 +33,65 @@ const (
 // configs tells each router what it shall do: whom to link with, and what to
 // host. Its goroutine owns sent.
 //
-// A revision is a pair in one number: the store's revision above, and below 32
-// bits of time in seconds, raised by one where that would repeat. So what the
-// newer store says wins, whichever controller says it; and at equal revisions
-// of the store (when only an address changed) the later word.
+// A configuration has the revision of the store that it was made from and, for
+// the order of those with the same one, the second in which it was told, raised
+// by one where that would repeat. So what the newer store says wins, whichever
+// controller says it; and at equal revisions of the store (when only an address
+// changed) the later word.
 type configs struct {
 	c     *Controller
 	dirty signal
 	sent  map[ginnel.RouterID]sentConfig
+
+	mu     sync.Mutex
+	linked bool                         // links may have changed, of any router
+	hosts  map[ginnel.RouterID]struct{} // whose terminators have
 }
 
 type sentConfig struct {
 	ch       *channel
+	links    [sha256.Size]byte // digest of them alone
 	digest   [sha256.Size]byte
-	revision int64
+	revision store.Revision
+	told     int64
 }
 
 func newConfigs(c *Controller) *configs {
-	return &configs{c: c, dirty: newSignal(), sent: make(map[ginnel.RouterID]sentConfig)}
+	return &configs{c: c, dirty: newSignal(), sent: make(map[ginnel.RouterID]sentConfig), hosts: make(map[ginnel.RouterID]struct{})}
 }
 
-// kick says that some router may have to be told something else.
-func (cs *configs) kick() { cs.dirty.fire() }
+// kick says that some router may have to be told of other links, or that one
+// has reported.
+func (cs *configs) kick() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.linked = true
+	cs.dirty.fire()
+}
+
+// terminator takes a change of a stored terminator.
+func (cs *configs) terminator(change store.Change) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, record := range []any{change.Old, change.New} {
+		if t, ok := record.(ginnel.Terminator); ok {
+			cs.hosts[t.Router] = struct{}{}
+		}
+	}
+	cs.dirty.fire()
+}
+
+// take gives what has changed since the last time.
+func (cs *configs) take() (linked bool, hosts map[ginnel.RouterID]struct{}) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	linked, hosts = cs.linked, cs.hosts
+	cs.linked, cs.hosts = false, make(map[ginnel.RouterID]struct{})
+	return linked, hosts
+}
 
 func (cs *configs) run(ctx context.Context) {
+	var plan map[ginnel.RouterID][]*wire.LinkTarget
 	for {
 		select {
 		case <-ctx.Done():
@@ -62,15 +99,21 @@ func (cs *configs) run(ctx context.Context) {
 		case <-cs.dirty:
 		}
 		// At once: who was told that a terminator is made may dial it.
-		cs.sendAll()
+		linked, hosts := cs.take()
+		view := cs.c.store.View()
+		if linked {
+			plan = cs.c.linkPlan(view)
+		}
+		cs.sendAll(view, plan, hosts)
 		if !pause(ctx, configDelay) {
 			return
 		}
 	}
 }
 
-// sendAll sends every router that has reported its configuration, unless it has it.
-func (cs *configs) sendAll() {
+// sendAll sends every router that has reported its configuration, unless it has
+// it: its links are the same, and it is not one of those with other terminators.
+func (cs *configs) sendAll(view *store.View, plan map[ginnel.RouterID][]*wire.LinkTarget, hosts map[ginnel.RouterID]struct{}) {
 	complete := cs.c.fabric.complete()
 	for id := range cs.sent {
 		if complete[id] == nil && cs.c.channels.get(id) == nil {
@@ -78,16 +121,22 @@ func (cs *configs) sendAll() {
 			delete(cs.sent, id)
 		}
 	}
-	view := cs.c.store.View()
-	plan := cs.c.linkPlan(view)
 	for _, id := range slices.Sorted(maps.Keys(complete)) {
-		pages := configPages(plan[id], view.TerminatorsOfRouter(id))
 		last := cs.sent[id]
-		now := sentConfig{ch: complete[id], digest: digest(pages)}
+		now := sentConfig{ch: complete[id], links: digest(configPages(plan[id], nil))}
+		_, hosting := hosts[id]
+		if last.ch == now.ch && last.links == now.links && !hosting {
+			continue
+		}
+		pages := configPages(plan[id], view.TerminatorsOfRouter(id))
+		now.digest = digest(pages)
 		if last.ch == now.ch && last.digest == now.digest {
 			continue
 		}
-		now.revision = max(int64(view.Revision())<<32|time.Now().Unix()&0xffffffff, last.revision+1)
+		now.revision, now.told = max(view.Revision(), last.revision), time.Now().Unix()
+		if now.revision == last.revision {
+			now.told = max(now.told, last.told+1)
+		}
 		if cs.send(now, pages) {
 			cs.sent[id] = now
 		}
@@ -96,7 +145,8 @@ func (cs *configs) sendAll() {
 
 func (cs *configs) send(to sentConfig, pages []*wire.RouterConfig) bool {
 	for i, page := range pages {
-		page.Revision, page.Page, page.Pages = to.revision, uint32(i), uint32(len(pages))
+		page.StoreRevision, page.Told, page.Revision = int64(to.revision), to.told, inOne(to.revision, to.told)
+		page.Page, page.Pages = uint32(i), uint32(len(pages))
 		if err := to.ch.conn.Notify(&wire.Message{Body: &wire.Message_RouterConfig{RouterConfig: page}}); err != nil {
 			// A router without its configuration is of no use: begin anew.
 			to.ch.conn.Close(err)
@@ -104,6 +154,15 @@ func (cs *configs) send(to sentConfig, pages []*wire.RouterConfig) bool {
 		}
 	}
 	return true
+}
+
+// inOne gives both numbers in one, as routers took it that do not know the two.
+// Where they do not fit it is the greatest, which they take as often as it comes.
+func inOne(revision store.Revision, told int64) int64 {
+	if revision > math.MaxInt32 {
+		return math.MaxInt64
+	}
+	return int64(revision)<<32 | min(told, math.MaxUint32)
 }
 
 func digest(pages []*wire.RouterConfig) [sha256.Size]byte {

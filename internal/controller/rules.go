@@ -5,6 +5,7 @@ package controller
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -27,44 +28,58 @@ func (r rules) quiesced(id ginnel.RouterID) bool {
 	return ok && router.Quiesced
 }
 
-// rulesCache compiles policies only when they have changed.
+// rulesCache compiles policies only when they have changed. It keeps no view,
+// which would keep what has been replaced since.
 type rulesCache struct {
-	mu     sync.Mutex
-	latest rules
-	count  int            // of the policies compiled,
-	newest store.Revision // and the newest of their revisions: together they tell every table from every later one
+	latest    atomic.Pointer[compiled]
+	compiling sync.Mutex
+}
+
+// compiled is the policies as of a revision that changed them.
+type compiled struct {
+	policies *policy.Set
+	of       store.Revision
+	each     map[ginnel.PolicyID]store.Revision
+}
+
+// next compiles what is different in a later view.
+func (k *compiled) next(view *store.View) *compiled {
+	if k == nil {
+		k = &compiled{policies: new(policy.Set)}
+	}
+	now := &compiled{of: view.Changed(store.KindPolicy), each: make(map[ginnel.PolicyID]store.Revision, view.Policies().Len())}
+	var put []ginnel.Policy
+	var gone []ginnel.PolicyID
+	for row := range view.Policies().Rows() {
+		now.each[row.Record.ID] = row.Revision
+		if k.each[row.Record.ID] != row.Revision {
+			put = append(put, row.Record)
+		}
+	}
+	for id := range k.each {
+		if _, there := now.each[id]; !there {
+			gone = append(gone, id)
+		}
+	}
+	now.policies = k.policies.With(put, gone)
+	return now
 }
 
 // rules gives the newest state of the store with its policies. It waits for
 // nothing but, after a change of policies, their compilation.
 func (c *Controller) rules() rules {
-	view := c.store.View()
-	k := &c.rulesCache
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.latest.View != nil && view.Revision() <= k.latest.Revision() {
-		return k.latest
-	}
-	table := view.Policies()
-	var list []ginnel.Policy
-	var newest store.Revision
-	for after := ginnel.PolicyID(""); ; {
-		page := table.Page(after, 256)
-		for _, row := range page {
-			list = append(list, row.Record)
-			newest = max(newest, row.Revision)
+	view, k := c.store.View(), &c.rulesCache
+	known := k.latest.Load()
+	if known == nil || known.of != view.Changed(store.KindPolicy) {
+		k.compiling.Lock()
+		defer k.compiling.Unlock()
+		view = c.store.View() // as late as what others have compiled meanwhile
+		if known = k.latest.Load(); known == nil || known.of != view.Changed(store.KindPolicy) {
+			known = known.next(view)
+			k.latest.Store(known)
 		}
-		if len(page) == 0 {
-			break
-		}
-		after = page[len(page)-1].Record.ID
 	}
-	set := k.latest.policies
-	if set == nil || len(list) != k.count || newest != k.newest {
-		set = policy.Compile(list)
-	}
-	k.latest, k.count, k.newest = rules{View: view, policies: set}, len(list), newest
-	return k.latest
+	return rules{View: view, policies: known.policies}
 }
 
 // current reports whether the cache is new enough to refuse out of it.

@@ -6,22 +6,22 @@ package controller
 import (
 	"context"
 	"crypto/sha256"
+	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/policy"
 	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/store"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
-const (
-	// listDelay gathers changes that come together.
-	listDelay = 50 * time.Millisecond
-	// maxServiceRouters bounds the edge routers named for one service.
-	maxServiceRouters = 32
-)
+// listDelay gathers changes that come together. After a round that took longer
+// the next one waits as long as it took.
+const listDelay = 50 * time.Millisecond
 
 // subscriber is an edge connection: its number at the router of a channel.
 type subscriber struct {
@@ -29,33 +29,78 @@ type subscriber struct {
 	edge uint64
 }
 
-// subscription is who asked there, and what was sent. Its sequence, digest and
-// pending belong to the goroutine of services.
+// subscription is who asked there, and what was sent. What is below the nonce
+// belongs to the goroutine of services.
 type subscription struct {
 	identity ginnel.IdentityID
 	key      string
 	nonce    []byte
 	sequence uint64 // of the list sent last; 0: none yet
 	digest   [sha256.Size]byte
+	// who is the identity as the policies know it that it was looked up in.
+	who      *policy.Who
+	policies *policy.Set
 }
 
 // services sends every subscribed SDK the services that it may dial or host,
-// at once and after every change, until its edge connection or the channel ends.
+// at once and after every change that concerns it, until its edge connection or
+// the channel ends.
 type services struct {
 	c     *Controller
 	fresh signal // somebody subscribed
 	dirty signal // lists may have changed
 
-	mu   sync.Mutex
-	subs map[subscriber]*subscription
+	mu      sync.Mutex
+	subs    map[subscriber]*subscription
+	touched *touched
+	edges   map[ginnel.RouterID]string // edge addresses as routers said last
 }
 
 func newServices(c *Controller) *services {
-	return &services{c: c, fresh: newSignal(), dirty: newSignal(), subs: make(map[subscriber]*subscription)}
+	return &services{
+		c: c, fresh: newSignal(), dirty: newSignal(),
+		subs: make(map[subscriber]*subscription), touched: newTouched(), edges: make(map[ginnel.RouterID]string),
+	}
 }
 
-// kick says that lists may have changed.
-func (s *services) kick() { s.dirty.fire() }
+// stored takes a change of the store. What lists do not show changes none.
+func (s *services) stored(change store.Change) {
+	if change.Kind == store.KindService && sameInLists(change) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touched.note(change)
+	if change.Kind == store.KindRouter && change.New == nil {
+		delete(s.edges, ginnel.RouterID(change.ID))
+	}
+	s.dirty.fire()
+}
+
+// sameInLists reports whether lists show a service as they did before.
+func sameInLists(change store.Change) bool {
+	old, was := change.Old.(ginnel.Service)
+	now, is := change.New.(ginnel.Service)
+	if !was || !is || !slices.Equal(old.Roles, now.Roles) || (old.Intercept == nil) != (now.Intercept == nil) {
+		return false
+	}
+	return now.Intercept == nil || proto.Equal(interceptInfo(old.Intercept), interceptInfo(now.Intercept))
+}
+
+// said takes where a router says that SDKs reach it.
+func (s *services) said(id ginnel.RouterID, address string) {
+	router, ok := s.c.store.View().Routers().Get(id)
+	if !ok {
+		return // the store's change tells of it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.edges[id] != address {
+		s.edges[id] = address
+		s.touched.note(store.Change{Kind: store.KindRouter, ID: string(id), Old: router})
+		s.dirty.fire()
+	}
+}
 
 // request takes a signed query, which subscribes the edge connection that it
 // came over; on the goroutine that verifies the channel's requests.
@@ -102,50 +147,110 @@ func (s *services) run(ctx context.Context) {
 	<-timer.C
 	defer timer.Stop()
 	waiting := false
+	rest := listDelay
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.fresh:
-			s.push(func(sub *subscription) bool { return sub.sequence == 0 })
+			s.push(newTouched())
 		case <-s.dirty:
 			if !waiting {
 				waiting = true
-				timer.Reset(listDelay)
+				timer.Reset(rest)
 			}
 		case <-timer.C:
 			waiting = false
-			s.push(func(*subscription) bool { return true })
+			began := time.Now()
+			s.push(s.take())
+			rest = max(listDelay, time.Since(began))
 		}
 	}
 }
 
-// push sends the list to those subscribers that are meant and do not have it.
-func (s *services) push(meant func(*subscription) bool) {
-	r := s.c.rules()
+// take gives what was touched since the last time.
+func (s *services) take() *touched {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.touched
+	s.touched = newTouched()
+	return t
+}
+
+// push sends the list to those subscribers that have none, and to those that a
+// change concerns, unless they have it. It looks at the store later than at t.
+func (s *services) push(t *touched) {
+	o := s.c.newOffer(s.c.rules())
+	news := newNews(o, t)
 	s.mu.Lock()
 	todo := make(map[subscriber]*subscription)
 	for at, sub := range s.subs {
-		if meant(sub) {
+		if sub.sequence == 0 || !t.empty() {
 			todo[at] = sub
 		}
 	}
 	s.mu.Unlock()
 	for at, sub := range todo {
-		identity, ok := r.Identities().Get(sub.identity)
+		identity, ok := o.Identities().Get(sub.identity)
 		if !ok || identity.Disabled || identity.Key != sub.key {
 			s.edgeGone(at.ch, at.edge) // the judge has the connection ended
 			continue
 		}
-		if err := s.send(r, at, sub, identity); err != nil {
+		_, changed := t.identities[sub.identity]
+		if changed || sub.policies != o.policies {
+			sub.who, sub.policies = o.policies.Who(identity), o.policies
+		}
+		if sub.sequence > 0 && !changed && !news.concern(identity, sub.who) {
+			continue
+		}
+		if err := s.send(o, at, sub); err != nil {
 			s.c.log.Warn("service list not sent", "router_id", string(at.ch.router), "identity", string(identity.ID), "err", err)
 			at.ch.conn.Close(err)
 		}
 	}
 }
 
-func (s *services) send(r rules, at subscriber, sub *subscription, identity ginnel.Identity) error {
-	pages := s.c.serviceList(r, identity)
+// news is what was touched, looked up for the question whom it concerns.
+type news struct {
+	was, is *policy.Set   // the changed policies alone; nil: none has changed
+	service *policy.What  // all services that have changed, as they were and are; nil: none
+	router  *policy.Where // likewise
+}
+
+func newNews(o *offer, t *touched) *news {
+	n := &news{}
+	if len(t.policies) > 0 {
+		n.was, n.is = t.oldPolicies(), t.newPolicies(o.View)
+	}
+	for id, was := range t.services {
+		if now, ok := o.Services().Get(id); ok {
+			n.service = n.service.Or(o.what(now))
+		}
+		if was.ID != "" {
+			n.service = n.service.Or(o.policies.What(was))
+		}
+	}
+	for id, was := range t.routers {
+		if now, ok := o.Routers().Get(id); ok {
+			n.router = n.router.Or(o.policies.Where(now))
+		}
+		if was.ID != "" {
+			n.router = n.router.Or(o.policies.Where(was))
+		}
+	}
+	return n
+}
+
+// concern reports whether an identity's list may be another one now: a policy
+// names it that has changed, or it has, or had, what has.
+func (n *news) concern(identity ginnel.Identity, who *policy.Who) bool {
+	return n.was != nil && (n.was.Who(identity).Named() || n.is.Who(identity).Named()) ||
+		n.service != nil && (who.CanDial(n.service) || who.CanBind(n.service)) ||
+		n.router != nil && who.CanConnect(n.router)
+}
+
+func (s *services) send(o *offer, at subscriber, sub *subscription) error {
+	pages := o.list(sub.identity, sub.who)
 	h := sha256.New()
 	for _, p := range pages {
 		raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
@@ -161,7 +266,7 @@ func (s *services) send(r rules, at subscriber, sub *subscription, identity ginn
 	sub.sequence++
 	sub.digest = sum
 	for i, p := range pages {
-		p.Nonce, p.Sequence, p.Revision = sub.nonce, sub.sequence, int64(r.Revision())
+		p.Nonce, p.Sequence, p.Revision = sub.nonce, sub.sequence, int64(o.Revision())
 		p.Page, p.Pages = uint32(i), uint32(len(pages))
 		signed, err := pki.Sign(s.c.holder.Load(), wire.DomainServiceList, p)
 		if err != nil {
@@ -172,78 +277,4 @@ func (s *services) send(r rules, at subscriber, sub *subscription, identity ginn
 		}
 	}
 	return nil
-}
-
-// serviceList gives the services that an identity may dial or host, with the
-// edge routers that it can use, in pages of which there is at least one.
-func (c *Controller) serviceList(r rules, identity ginnel.Identity) []*wire.ServiceList {
-	infos := c.edgeRouters(r, identity)
-	var routers []ginnel.Router
-	for _, info := range infos {
-		if router, ok := r.Routers().Get(ginnel.RouterID(info.GetId())); ok {
-			routers = append(routers, router)
-		}
-	}
-	page := &wire.ServiceList{Identity: string(identity.ID)}
-	pages := []*wire.ServiceList{page}
-	size := 0
-	room := func(m proto.Message) *wire.ServiceList {
-		n := proto.Size(m) + 8
-		if size+n > pageBytes {
-			page, size = &wire.ServiceList{Identity: string(identity.ID)}, 0
-			pages = append(pages, page)
-		}
-		size += n
-		return page
-	}
-	for _, info := range infos {
-		p := room(info)
-		p.Routers = append(p.Routers, info)
-	}
-	for service := range r.Services().All() {
-		if info := serviceInfo(r, identity, service, routers); info != nil {
-			p := room(info)
-			p.Services = append(p.Services, info)
-		}
-	}
-	return pages
-}
-
-// inService leaves out the quiesced routers, so that nobody tries them first. If
-// that were all, they stay: whoever dials there is told why it is refused.
-func inService(r rules, ids []ginnel.RouterID) []ginnel.RouterID {
-	var open []ginnel.RouterID
-	for _, id := range ids {
-		if !r.quiesced(id) {
-			open = append(open, id)
-		}
-	}
-	if len(open) == 0 {
-		return ids
-	}
-	return open
-}
-
-// serviceInfo gives a service as an identity is told it; nil: it is not.
-func serviceInfo(r rules, identity ginnel.Identity, service ginnel.Service, routers []ginnel.Router) *wire.ServiceInfo {
-	info := &wire.ServiceInfo{
-		Id:      string(service.ID),
-		CanDial: r.policies.CanDial(identity, service),
-		CanBind: r.policies.CanBind(identity, service),
-	}
-	if !info.CanDial && !info.CanBind {
-		return nil
-	}
-	allowed := r.policies.EdgeRouters(identity, service, routers)
-	if len(allowed) == 0 {
-		return nil // an empty list would say: all of them
-	}
-	allowed = inService(r, allowed)
-	if len(allowed) < len(routers) {
-		info.Routers = wire.Strings(allowed[:min(len(allowed), maxServiceRouters)])
-	}
-	if i := service.Intercept; i != nil && info.CanDial {
-		info.Intercept = &wire.InterceptInfo{Addresses: i.Addresses, Ports: i.Ports, Protocols: i.Protocols}
-	}
-	return info
 }

@@ -54,7 +54,7 @@ type (
 		unhealthy bool
 		removed   bool
 		at        time.Time // of the report
-		judgement
+		*judgement
 	}
 
 	// edgeRow is an SDK's connection to an edge router.
@@ -65,7 +65,7 @@ type (
 		key        string
 		removed    bool
 		at         time.Time
-		judgement
+		*judgement
 	}
 
 	endpointKey struct {
@@ -88,12 +88,12 @@ type (
 		received   uint64
 		removed    bool
 		at         time.Time
-		judgement
+		*judgement
 	}
 
-	// judgement is what the judge has found about a row.
+	// judgement is what the judge has found about a row, which alone uses it.
 	judgement struct {
-		passed  uint64    // nothing was wrong with it as of this epoch
+		passed  bool      // nothing was wrong with it, unless it is shaken
 		revoked time.Time // zero: not
 	}
 )

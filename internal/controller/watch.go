@@ -44,16 +44,14 @@ func (c *Controller) changed(change store.Change) {
 		}
 		c.fabric.urgent.fire()
 		c.configs.kick()
-		c.services.kick()
-		c.judge.changed()
-	case store.KindIdentity:
-		c.judge.identity(change)
-		c.services.kick()
-		c.judge.changed()
-	case store.KindService, store.KindPolicy:
-		c.services.kick()
-		c.judge.changed()
-	case store.KindTerminator, store.KindLink:
+		c.services.stored(change)
+		c.judge.stored(change)
+	case store.KindIdentity, store.KindService, store.KindPolicy:
+		c.services.stored(change)
+		c.judge.stored(change)
+	case store.KindTerminator:
+		c.configs.terminator(change)
+	case store.KindLink:
 		c.configs.kick()
 	case store.KindNetwork, store.KindEnrollment:
 		// Nothing that is kept in memory depends on them.

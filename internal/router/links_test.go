@@ -397,3 +397,22 @@ func TestConfigPages(t *testing.T) {
 		}
 	}
 }
+
+// A configuration is older or newer by the store's revision, then by when it was
+// told, also beyond what one number of the first controllers could hold.
+func TestWordsOfConfigurations(t *testing.T) {
+	first := func(revision, told int64) *wire.RouterConfig {
+		return &wire.RouterConfig{Revision: revision<<32 | told}
+	}
+	now := func(revision, told int64) *wire.RouterConfig {
+		return &wire.RouterConfig{Revision: 1<<63 - 1, StoreRevision: revision, Told: told}
+	}
+	order := []*wire.RouterConfig{first(1, 5), now(1, 6), first(2, 1), now(2, 2), now(1<<31-1, 9), now(1<<31, 1), now(1<<31, 2), now(1<<40, 1)}
+	for i, a := range order {
+		for j, b := range order {
+			if got := said(a).before(said(b)); got != (i < j) {
+				t.Errorf("%d before %d: %t", i, j, got)
+			}
+		}
+	}
+}

@@ -68,7 +68,7 @@ func (p *configPages) add(page *wire.RouterConfig) (*wire.RouterConfig, error) {
 	switch {
 	case page.GetPage() == 0:
 		p.cfg, p.next = page, 1
-	case p.cfg != nil && page.GetPage() == p.next && page.GetRevision() == p.cfg.GetRevision() && page.GetPages() == p.cfg.GetPages():
+	case p.cfg != nil && page.GetPage() == p.next && said(page) == said(p.cfg) && page.GetPages() == p.cfg.GetPages():
 		proto.Merge(p.cfg, page)
 		p.next++
 	default:
@@ -83,13 +83,30 @@ func (p *configPages) add(page *wire.RouterConfig) (*wire.RouterConfig, error) {
 	return whole, nil
 }
 
+// word is when a configuration was said: the revision of the store, and the
+// second in which a controller told it.
+type word struct{ revision, told int64 }
+
+// said gives the word of a configuration. The first controllers told both in
+// one number.
+func said(cfg *wire.RouterConfig) word {
+	if cfg.GetStoreRevision() == 0 {
+		return word{cfg.GetRevision() >> 32, cfg.GetRevision() & 0xffffffff}
+	}
+	return word{cfg.GetStoreRevision(), cfg.GetTold()}
+}
+
+func (w word) before(other word) bool {
+	return w.revision < other.revision || w.revision == other.revision && w.told < other.told
+}
+
 // configure applies what controllers want this router to do, unless it knows
 // of something newer. All controllers say the same for one revision.
 func (r *Router) configure(cfg *wire.RouterConfig) {
 	r.applying.Lock()
 	defer r.applying.Unlock()
 	r.mu.Lock()
-	older := r.config != nil && cfg.GetRevision() < r.config.GetRevision()
+	older := r.config != nil && said(cfg).before(said(r.config))
 	if !older {
 		r.config = cfg
 	}

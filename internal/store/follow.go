@@ -191,6 +191,10 @@ func loadOnce(ctx context.Context, backend Backend) (view *View, bad, err error)
 		next, _, unread := view.with(page.KVs, at)
 		view, bad = next, errors.Join(bad, unread)
 		if !page.More || len(page.KVs) == 0 {
+			// What was deleted before has left nothing to tell when.
+			for kind := range kindCount {
+				view.changed[kind] = at
+			}
 			return view, bad, nil
 		}
 		after = page.KVs[len(page.KVs)-1].Key

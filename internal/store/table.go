@@ -83,6 +83,13 @@ func (t Table[R, I]) Page(after I, limit int) []Row[R] {
 	return page
 }
 
+// Rows gives every record with its revision, in bytewise order of ids.
+func (t Table[R, I]) Rows() iter.Seq[Row[R]] {
+	return func(yield func(Row[R]) bool) {
+		t.rows.Ascend(func(e entry) bool { return yield(Row[R]{Record: e.record.(R), Revision: e.rev}) })
+	}
+}
+
 // All gives every record, in bytewise order of ids.
 func (t Table[R, I]) All() iter.Seq[R] {
 	return func(yield func(R) bool) {

@@ -6,6 +6,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/ginnel/ginnel"
 )
@@ -14,8 +15,10 @@ import (
 type View struct {
 	rev       Revision
 	tables    [kindCount]*tree
-	byService *refTree // terminators
-	byRouter  *refTree // terminators
+	changed   [kindCount]Revision // of the newest change of a table, deletions included
+	byService *refTree            // terminators
+	byRouter  *refTree            // terminators
+	byRole    *refTree            // services
 }
 
 // Change is what became of a record.
@@ -30,7 +33,7 @@ type Change struct {
 }
 
 func newView() *View {
-	v := &View{byService: newRefTree(), byRouter: newRefTree()}
+	v := &View{byService: newRefTree(), byRouter: newRefTree(), byRole: newRefTree()}
 	for k := range kindCount {
 		v.tables[k] = newTree()
 	}
@@ -48,6 +51,10 @@ func (v *View) Network() (network Network, ok bool) {
 	}
 	return e.record.(Network), true
 }
+
+// Changed gives the revision of the newest change among the records of a kind,
+// deletions included, or a later one. While it stays the same, so do they.
+func (v *View) Changed(kind Kind) Revision { return v.changed[kind] }
 
 // Routers gives the routers.
 func (v *View) Routers() Table[ginnel.Router, ginnel.RouterID] {
@@ -94,6 +101,19 @@ func (v *View) TerminatorsOfRouter(id ginnel.RouterID) []ginnel.Terminator {
 	return v.terminators(v.byRouter, string(id))
 }
 
+// ServicesWithRole gives the services that have a role, in order of ids.
+func (v *View) ServicesWithRole(role string) iter.Seq[ginnel.Service] {
+	return func(yield func(ginnel.Service) bool) {
+		v.byRole.AscendGreaterOrEqual(ref{parent: role}, func(r ref) bool {
+			if r.parent != role {
+				return false
+			}
+			e, _ := v.tables[KindService].Get(entry{id: r.child})
+			return yield(e.record.(ginnel.Service))
+		})
+	}
+}
+
 func (v *View) terminators(index *refTree, parent string) []ginnel.Terminator {
 	var list []ginnel.Terminator
 	index.AscendGreaterOrEqual(ref{parent: parent}, func(r ref) bool {
@@ -132,6 +152,7 @@ func (v *View) with(kvs []KV, rev Revision) (*View, []Change, error) {
 			next.clone(kind)
 			cloned[kind] = true
 		}
+		next.changed[kind] = max(next.changed[kind], kv.Revision)
 		change, err := next.set(kind, id, kv)
 		errs = append(errs, err)
 		if kind != kindGuard && (change.Old != nil || change.New != nil) {
@@ -143,8 +164,13 @@ func (v *View) with(kvs []KV, rev Revision) (*View, []Change, error) {
 
 func (v *View) clone(kind Kind) {
 	v.tables[kind] = v.tables[kind].Clone()
-	if kind == KindTerminator {
+	switch kind {
+	case KindTerminator:
 		v.byService, v.byRouter = v.byService.Clone(), v.byRouter.Clone()
+	case KindService:
+		v.byRole = v.byRole.Clone()
+	case KindNetwork, KindRouter, KindIdentity, KindPolicy, KindLink, KindEnrollment, kindGuard, kindCount:
+		// They have no index.
 	}
 }
 
@@ -166,20 +192,29 @@ func (v *View) set(kind Kind, id string, kv KV) (change Change, err error) {
 	} else {
 		old, _ = v.tables[kind].ReplaceOrInsert(e)
 	}
-	if kind == KindTerminator {
-		v.index(old.record, e.record)
-	}
+	v.index(old.record, e.record)
 	return Change{Kind: kind, ID: id, Old: old.record, New: e.record, Revision: kv.Revision}, err
 }
 
+// index keeps the indexes by what a record was and is.
 func (v *View) index(before, now any) {
-	if t, ok := before.(ginnel.Terminator); ok {
-		v.byService.Delete(ref{string(t.Service), string(t.ID)})
-		v.byRouter.Delete(ref{string(t.Router), string(t.ID)})
+	switch r := before.(type) {
+	case ginnel.Terminator:
+		v.byService.Delete(ref{string(r.Service), string(r.ID)})
+		v.byRouter.Delete(ref{string(r.Router), string(r.ID)})
+	case ginnel.Service:
+		for _, role := range r.Roles {
+			v.byRole.Delete(ref{role, string(r.ID)})
+		}
 	}
-	if t, ok := now.(ginnel.Terminator); ok {
-		v.byService.ReplaceOrInsert(ref{string(t.Service), string(t.ID)})
-		v.byRouter.ReplaceOrInsert(ref{string(t.Router), string(t.ID)})
+	switch r := now.(type) {
+	case ginnel.Terminator:
+		v.byService.ReplaceOrInsert(ref{string(r.Service), string(r.ID)})
+		v.byRouter.ReplaceOrInsert(ref{string(r.Router), string(r.ID)})
+	case ginnel.Service:
+		for _, role := range r.Roles {
+			v.byRole.ReplaceOrInsert(ref{role, string(r.ID)})
+		}
 	}
 }
 

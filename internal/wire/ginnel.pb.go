@@ -3222,14 +3222,19 @@ func (x *LabelGrant) GetLabels() []uint32 {
 }
 
 // RouterConfig is a page of what a router shall do; pages 0 to pages-1 of one
-// revision replace what it had. The highest store revision wins.
+// revision replace what it had. The highest store revision wins, and of several
+// with the same one the one told last.
 type RouterConfig struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	Page          uint32                 `protobuf:"varint,2,opt,name=page,proto3" json:"page,omitempty"`
-	Pages         uint32                 `protobuf:"varint,3,opt,name=pages,proto3" json:"pages,omitempty"`
-	Links         []*LinkTarget          `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`
-	Terminators   []*HostedTerminator    `protobuf:"bytes,5,rep,name=terminators,proto3" json:"terminators,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Both in one number: store_revision times 2^32, plus told; at most the
+	// greatest number. For routers that do not know the two.
+	Revision      int64               `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	StoreRevision int64               `protobuf:"varint,8,opt,name=store_revision,json=storeRevision,proto3" json:"store_revision,omitempty"` // 0: see revision
+	Told          int64               `protobuf:"varint,9,opt,name=told,proto3" json:"told,omitempty"`                                        // when, in seconds since 1970
+	Page          uint32              `protobuf:"varint,2,opt,name=page,proto3" json:"page,omitempty"`
+	Pages         uint32              `protobuf:"varint,3,opt,name=pages,proto3" json:"pages,omitempty"`
+	Links         []*LinkTarget       `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`
+	Terminators   []*HostedTerminator `protobuf:"bytes,5,rep,name=terminators,proto3" json:"terminators,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3267,6 +3272,20 @@ func (*RouterConfig) Descriptor() ([]byte, []int) {
 func (x *RouterConfig) GetRevision() int64 {
 	if x != nil {
 		return x.Revision
+	}
+	return 0
+}
+
+func (x *RouterConfig) GetStoreRevision() int64 {
+	if x != nil {
+		return x.StoreRevision
+	}
+	return 0
+}
+
+func (x *RouterConfig) GetTold() int64 {
+	if x != nil {
+		return x.Told
 	}
 	return 0
 }
@@ -5451,9 +5470,11 @@ const file_ginnel_proto_rawDesc = "" +
 	" \x01(\x04R\rbytesReceived\"$\n" +
 	"\n" +
 	"LabelGrant\x12\x16\n" +
-	"\x06labels\x18\x01 \x03(\aR\x06labels\"\xdf\x01\n" +
+	"\x06labels\x18\x01 \x03(\aR\x06labels\"\x9a\x02\n" +
 	"\fRouterConfig\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x12\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12%\n" +
+	"\x0estore_revision\x18\b \x01(\x03R\rstoreRevision\x12\x12\n" +
+	"\x04told\x18\t \x01(\x03R\x04told\x12\x12\n" +
 	"\x04page\x18\x02 \x01(\rR\x04page\x12\x14\n" +
 	"\x05pages\x18\x03 \x01(\rR\x05pages\x12-\n" +
 	"\x05links\x18\x04 \x03(\v2\x17.ginnel.wire.LinkTargetR\x05links\x12?\n" +

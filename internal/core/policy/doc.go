@@ -13,6 +13,9 @@
 // A disabled identity may nothing, and a disabled router is nobody's edge
 // router: that is decided here. Whether they exist is the caller's to know.
 //
+// Who asks many questions about the same identity or service looks it up once:
+// [Set.Who], [Set.What] and [Set.Where] give parties, which are joined by ANDs alone.
+//
 // Selectors: "#role" means every entity with the role, "@id" the one with the
 // id, "#all" every one. A list means the union of its selectors. With AllOf it
 // means the entities that have all of its roles, and those that it names by id.

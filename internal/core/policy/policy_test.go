@@ -87,9 +87,14 @@ func TestKinds(t *testing.T) {
 	if !s.WhyBind(bob, files).Allowed || s.WhyBind(alice, files).Allowed {
 		t.Error("why bind")
 	}
-	all := []ginnel.Router{r1, r2}
-	if got := fmt.Sprint(s.EdgeRouters(alice, files, all), s.EdgeRouters(bob, web, all), s.EdgeRouters(bob, files, all)); got != "[r1] [r1 r2] [r1]" {
-		t.Errorf("edge routers: got %s", got)
+	for _, c := range []struct {
+		who  ginnel.Identity
+		what ginnel.Service
+		want []bool // of r1, r2
+	}{{alice, files, []bool{true, false}}, {bob, web, []bool{true, true}}, {bob, files, []bool{true, false}}} {
+		if got := []bool{s.CanUse(c.who, c.what, r1), s.CanUse(c.who, c.what, r2)}; !slices.Equal(got, c.want) {
+			t.Errorf("%s for %s: edge routers %v, want %v", c.who.ID, c.what.ID, got, c.want)
+		}
 	}
 	if !s.CanConnect(bob, r2) || s.CanConnect(alice, r2) {
 		t.Error("connect")
@@ -228,21 +233,49 @@ func TestSetEqualsPlainReading(t *testing.T) {
 		sv := ginnel.Service{ID: ginnel.ServiceID(id.Draw(t, "service")), Roles: roles.Draw(t, "service roles")}
 		r := ginnel.Router{ID: ginnel.RouterID(id.Draw(t, "router")), Roles: roles.Draw(t, "router roles")}
 
+		// Put together in any number of steps, over what was there before.
+		cut := rapid.IntRange(0, len(policies)).Draw(t, "cut")
+		var before []ginnel.Policy
+		var gone []ginnel.PolicyID
+		for _, p := range policies {
+			old := p
+			old.Kind, old.AllOf, old.Identities = ginnel.DialPolicy, !p.AllOf, []string{"#all"}
+			other := old
+			other.ID = "gone-" + p.ID
+			before, gone = append(before, old, other), append(gone, other.ID)
+		}
 		s := Compile(policies)
+		if rapid.Bool().Draw(t, "steps") {
+			s = Compile(before).With(policies[:cut], nil).With(policies[cut:], gone)
+		}
+		who, what, where := s.Who(i), s.What(sv), s.Where(r)
 		for _, c := range []struct {
-			name string
-			got  bool
-			want Why
-			kind ginnel.PolicyKind
+			name  string
+			got   bool
+			party bool
+			want  Why
+			kind  ginnel.PolicyKind
 		}{
-			{"dial", s.CanDial(i, sv), s.WhyDial(i, sv), ginnel.DialPolicy},
-			{"bind", s.CanBind(i, sv), s.WhyBind(i, sv), ginnel.BindPolicy},
-			{"use", s.CanUse(i, sv, r), s.WhyEdge(i, sv, r), ginnel.EdgeRouterPolicy},
+			{"dial", s.CanDial(i, sv), who.CanDial(what), s.WhyDial(i, sv), ginnel.DialPolicy},
+			{"bind", s.CanBind(i, sv), who.CanBind(what), s.WhyBind(i, sv), ginnel.BindPolicy},
+			{"use", s.CanUse(i, sv, r), who.CanUse(what, where), s.WhyEdge(i, sv, r), ginnel.EdgeRouterPolicy},
 		} {
 			plain := !i.Disabled && slices.ContainsFunc(policies, func(p ginnel.Policy) bool { return p.Kind == c.kind && plainly(p, i, sv, r) })
-			if c.got != plain || c.want.Allowed != plain {
-				t.Fatalf("%s: got %v, why %+v, want %v", c.name, c.got, c.want, plain)
+			if c.got != plain || c.party != plain || c.want.Allowed != plain {
+				t.Fatalf("%s: got %v, of the parties %v, why %+v, want %v", c.name, c.got, c.party, c.want, plain)
 			}
+		}
+		if got, want := who.CanConnect(where), s.CanConnect(i, r); got != want {
+			t.Fatalf("connect: got %v of the parties, want %v", got, want)
+		}
+		reach, ids := who.Reach()
+		reached := slices.Contains(ids, sv.ID) || slices.Contains(reach, All) ||
+			slices.ContainsFunc(sv.Roles, func(role string) bool { return slices.Contains(reach, role) })
+		if (who.CanDial(what) || who.CanBind(what)) && !reached {
+			t.Fatalf("allowed, and not where Reach says: %v %v", reach, ids)
+		}
+		if who.CanConnect(where) && !who.Named() {
+			t.Fatal("it may connect, and no policy names it")
 		}
 	})
 }
@@ -295,6 +328,18 @@ func TestQuestionsDoNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { s.CanDial(i, sv); s.CanUse(i, sv, r) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+	who, what, where := s.Who(i), s.What(sv), s.Where(r)
+	if n := testing.AllocsPerRun(100, func() { who.CanDial(what); who.CanUse(what, where); who.CanConnect(where) }); n != 0 {
+		t.Errorf("%v allocations of parties", n)
+	}
+	s = Compile([]ginnel.Policy{dial("d", false, "#team1", "#app8"), edge("e", "#team1", "", "#region9")})
+	if n := testing.AllocsPerRun(100, func() {
+		if err := s.AuthorizeDial(i, sv, r); err != nil {
+			t.Error(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations of a dial that is allowed", n)
+	}
 }
 
 func BenchmarkCanDial(b *testing.B) {
@@ -319,11 +364,31 @@ func BenchmarkCanUse(b *testing.B) {
 	}
 }
 
+func BenchmarkParties(b *testing.B) {
+	s, i, sv, r := scale()
+	who, what, where := s.Who(i), s.What(sv), s.Where(r)
+	b.ReportAllocs()
+	for b.Loop() {
+		if who.CanUse(what, where) {
+			b.Fatal("allowed")
+		}
+	}
+}
+
 func BenchmarkCompile(b *testing.B) {
 	s, _, _, _ := scale()
 	all := slices.Concat(s.dial.policies, s.bind.policies, s.edge.policies)
 	b.ReportAllocs()
 	for b.Loop() {
 		Compile(all)
+	}
+}
+
+func BenchmarkWith(b *testing.B) {
+	s, _, _, _ := scale()
+	p := s.dial.policies[500]
+	b.ReportAllocs()
+	for b.Loop() {
+		s = s.With([]ginnel.Policy{p}, nil)
 	}
 }

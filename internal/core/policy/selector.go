@@ -11,8 +11,8 @@ import (
 	"github.com/ginnel/ginnel"
 )
 
-// allRole is the role that every entity has.
-const allRole = "all"
+// All is the role that every entity has.
+const All = "all"
 
 // selector is a parsed selector: a role or an id.
 type selector struct {
@@ -44,7 +44,7 @@ func CheckSelector(text string) error {
 // CheckRole reports why an entity cannot have the role, or nil: roles are
 // spelled like names, and "all" is the one that everybody has anyway.
 func CheckRole(role string) error {
-	if role == allRole {
+	if role == All {
 		return fmt.Errorf("role %q: every entity has it", role)
 	}
 	return ginnel.CheckName(role)
@@ -105,7 +105,7 @@ func matches(list []string, allOf bool, e entity) bool {
 			return true
 		case s.role:
 			roles++
-			if s.name == allRole || slices.Contains(e.roles, s.name) {
+			if s.name == All || slices.Contains(e.roles, s.name) {
 				has++
 			}
 		}

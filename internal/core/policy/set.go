@@ -4,7 +4,7 @@
 package policy
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/ginnel/ginnel"
@@ -18,7 +18,9 @@ type Set struct {
 
 // table is the policies of one kind.
 type table struct {
-	policies []ginnel.Policy // by id
+	policies []ginnel.Policy // by number; a number that is free has the zero one
+	numbers  map[ginnel.PolicyID]int
+	free     []int
 	// sides are the lists of which all must match: identities and services, and
 	// for edge-router policies routers.
 	sides []*index
@@ -33,31 +35,109 @@ const (
 
 // Compile gives the set of the policies; those of an unknown kind allow
 // nothing. Nothing passed in is changed; the lists in it are kept.
-func Compile(policies []ginnel.Policy) *Set {
+func Compile(policies []ginnel.Policy) *Set { return new(Set).With(policies, nil) }
+
+// With gives the set without the policies that are gone and with those put, in
+// place of the ones of the same id. It costs in proportion to what it is given,
+// and some copying of memory; s stays as it is.
+func (s *Set) With(put []ginnel.Policy, gone []ginnel.PolicyID) *Set {
 	return &Set{
-		dial: compile(policies, ginnel.DialPolicy),
-		bind: compile(policies, ginnel.BindPolicy),
-		edge: compile(policies, ginnel.EdgeRouterPolicy),
+		dial: s.dial.with(ginnel.DialPolicy, put, gone),
+		bind: s.bind.with(ginnel.BindPolicy, put, gone),
+		edge: s.edge.with(ginnel.EdgeRouterPolicy, put, gone),
 	}
 }
 
-func compile(policies []ginnel.Policy, kind ginnel.PolicyKind) table {
-	t := table{policies: slices.DeleteFunc(slices.Clone(policies), func(p ginnel.Policy) bool { return p.Kind != kind })}
-	slices.SortFunc(t.policies, func(a, b ginnel.Policy) int { return cmp.Compare(a.ID, b.ID) })
-	var allOf []bool
-	lists := make([][][]string, routerSide+1)
-	for _, p := range t.policies {
-		allOf = append(allOf, p.AllOf)
-		for side, list := range [][]string{p.Identities, p.Services, p.Routers} {
-			lists[side] = append(lists[side], list)
+// with is With for the policies of one kind. A policy of another kind is gone
+// from this one.
+func (t table) with(kind ginnel.PolicyKind, put []ginnel.Policy, gone []ginnel.PolicyID) table {
+	copied := false
+	write := func() {
+		if !copied {
+			t = t.clone(kind)
+			copied = true
 		}
 	}
-	edge := kind == ginnel.EdgeRouterPolicy
-	t.sides = append(t.sides, newIndex(lists[identitySide], allOf, false), newIndex(lists[serviceSide], allOf, edge))
-	if edge {
-		t.sides = append(t.sides, newIndex(lists[routerSide], allOf, false))
+	drop := func(id ginnel.PolicyID) {
+		if i, ok := t.numbers[id]; ok {
+			write()
+			t.drop(i)
+		}
+	}
+	for _, id := range gone {
+		drop(id)
+	}
+	for _, p := range put {
+		drop(p.ID)
+		if p.Kind == kind {
+			write()
+			t.put(p)
+		}
 	}
 	return t
+}
+
+// clone gives a table that can be changed while others read this one.
+func (t table) clone(kind ginnel.PolicyKind) table {
+	if t.sides == nil {
+		return newTable(kind)
+	}
+	t.policies, t.numbers, t.free = slices.Clone(t.policies), maps.Clone(t.numbers), slices.Clone(t.free)
+	t.sides = slices.Clone(t.sides)
+	for i, x := range t.sides {
+		t.sides[i] = x.clone()
+	}
+	return t
+}
+
+func newTable(kind ginnel.PolicyKind) table {
+	lists := []func(ginnel.Policy) []string{
+		func(p ginnel.Policy) []string { return p.Identities },
+		func(p ginnel.Policy) []string { return p.Services },
+	}
+	if kind == ginnel.EdgeRouterPolicy {
+		lists[serviceSide] = func(p ginnel.Policy) []string {
+			if len(p.Services) == 0 {
+				return allServices
+			}
+			return p.Services
+		}
+		lists = append(lists, func(p ginnel.Policy) []string { return p.Routers })
+	}
+	t := table{numbers: make(map[ginnel.PolicyID]int)}
+	for _, list := range lists {
+		t.sides = append(t.sides, &index{list: list, rows: make(map[selector]row)})
+	}
+	return t
+}
+
+// allServices is what an edge-router policy without services means.
+var allServices = []string{"#" + All}
+
+// put adds a policy whose id is not there.
+func (t *table) put(p ginnel.Policy) {
+	i := len(t.policies)
+	if last := len(t.free) - 1; last >= 0 {
+		i, t.free = t.free[last], t.free[:last]
+		t.policies[i] = p
+	} else {
+		t.policies = append(t.policies, p)
+	}
+	t.numbers[p.ID] = i
+	for _, x := range t.sides {
+		x.put(i, p)
+	}
+}
+
+// drop takes policy i out.
+func (t *table) drop(i int) {
+	p := t.policies[i]
+	for _, x := range t.sides {
+		x.drop(i, p)
+	}
+	delete(t.numbers, p.ID)
+	t.policies[i] = ginnel.Policy{}
+	t.free = append(t.free, i)
 }
 
 // CanDial reports whether a dial policy lets the identity dial the service.
@@ -81,18 +161,6 @@ func (s *Set) CanUse(i ginnel.Identity, sv ginnel.Service, r ginnel.Router) bool
 // router for any service at all.
 func (s *Set) CanConnect(i ginnel.Identity, r ginnel.Router) bool {
 	return !i.Disabled && !r.Disabled && s.edge.joins(part{identitySide, identity(i)}, part{routerSide, router(r)})
-}
-
-// EdgeRouters gives those of the routers that the identity can use for the
-// service, in their order.
-func (s *Set) EdgeRouters(i ginnel.Identity, sv ginnel.Service, routers []ginnel.Router) []ginnel.RouterID {
-	var out []ginnel.RouterID
-	for _, r := range routers {
-		if s.CanUse(i, sv, r) {
-			out = append(out, r.ID)
-		}
-	}
-	return out
 }
 
 // part is an entity on its side of a question.
@@ -132,7 +200,7 @@ func (t *table) joins(parts ...part) bool {
 
 func (t *table) sure(i int, parts []part) bool {
 	for _, p := range parts {
-		if !t.sides[p.side].sure(i, p.entity) {
+		if !t.sides[p.side].sure(i, t.policies[i], p.entity) {
 			return false
 		}
 	}

@@ -4,7 +4,9 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ginnel/ginnel"
@@ -53,25 +55,30 @@ func (s *Set) WhyEdge(i ginnel.Identity, sv ginnel.Service, r ginnel.Router) Why
 // AuthorizeDial gives nil when the identity may dial the service over its edge
 // router, else the error for the caller, which names the missing kind.
 func (s *Set) AuthorizeDial(i ginnel.Identity, sv ginnel.Service, ingress ginnel.Router) *ginnel.DialError {
-	return s.authorize(i, ingress, s.CanDial(i, sv), s.CanUse(i, sv, ingress), func() []Why { return []Why{s.WhyDial(i, sv), s.WhyEdge(i, sv, ingress)} })
+	if s.CanDial(i, sv) && s.CanUse(i, sv, ingress) {
+		return nil
+	}
+	return refusal(i, ingress, s.WhyDial(i, sv), s.WhyEdge(i, sv, ingress))
 }
 
 // AuthorizeBind gives nil when the identity may host the service at the edge
 // router, else the error for the caller, which names the missing kind.
 func (s *Set) AuthorizeBind(i ginnel.Identity, sv ginnel.Service, egress ginnel.Router) *ginnel.DialError {
-	return s.authorize(i, egress, s.CanBind(i, sv), s.CanUse(i, sv, egress), func() []Why { return []Why{s.WhyBind(i, sv), s.WhyEdge(i, sv, egress)} })
+	if s.CanBind(i, sv) && s.CanUse(i, sv, egress) {
+		return nil
+	}
+	return refusal(i, egress, s.WhyBind(i, sv), s.WhyEdge(i, sv, egress))
 }
 
-func (s *Set) authorize(i ginnel.Identity, edge ginnel.Router, may, can bool, why func() []Why) *ginnel.DialError {
+// refusal gives the error for the first reason that does not allow it.
+func refusal(i ginnel.Identity, edge ginnel.Router, reasons ...Why) *ginnel.DialError {
 	switch {
-	case may && can:
-		return nil
 	case i.Disabled:
 		return ginnel.Errorf(ginnel.NotAuthenticated, "identity %s is disabled", i.ID)
 	case edge.Disabled:
 		return ginnel.Errorf(ginnel.NotAuthenticated, "router %s is disabled", edge.ID)
 	}
-	for _, w := range why() {
+	for _, w := range reasons {
 		if !w.Allowed {
 			return ginnel.Errorf(ginnel.NotAuthorized, "%s", w.Missing)
 		}
@@ -82,10 +89,13 @@ func (s *Set) authorize(i ginnel.Identity, edge ginnel.Router, may, can bool, wh
 // why asks every policy in plain words; slower than joins, and its oracle.
 func (t *table) why(kind ginnel.PolicyKind, sides ...entity) Why {
 	w := Why{Kind: kind}
-	for i, p := range t.policies {
+	for _, p := range t.policies {
+		if p.ID == "" {
+			continue
+		}
 		var misses []string
 		for side, e := range sides {
-			if x := t.sides[side]; !matches(x.lists[i], x.allOf[i], e) {
+			if !matches(t.sides[side].list(p), p.AllOf, e) {
 				misses = append(misses, [...]string{"identities", "services", "routers"}[side])
 			}
 		}
@@ -96,6 +106,8 @@ func (t *table) why(kind ginnel.PolicyKind, sides ...entity) Why {
 			w.Near = append(w.Near, Near{p.ID, misses[0]})
 		}
 	}
+	slices.Sort(w.By)
+	slices.SortFunc(w.Near, func(a, b Near) int { return cmp.Compare(a.Policy, b.Policy) })
 	return w
 }
 
