@@ -174,7 +174,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.ready.begin(view)
 
 	for _, loop := range []func(context.Context){
-		c.dials.run, c.fabric.run, c.configs.run, c.services.run, c.judge.run, c.circuits.run, c.hints.run, c.ready.run, c.renewOwn,
+		c.dials.run, c.fabric.run, c.configs.run, c.services.run, c.judge.run, c.circuits.run, c.hints.run, c.ready.run, c.renewOwn, c.collectTokens,
 	} {
 		c.running.Go(func() { loop(ctx) })
 	}

@@ -23,6 +23,7 @@
 //	circuits.go      sets up circuits
 //	hints.go         tells clients of better paths
 //	renew.go         renews this controller's own certificate
+//	expired.go       deletes tokens that nobody can use any more
 //
 // # Quiesced routers
 //
