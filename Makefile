@@ -53,6 +53,7 @@ cases: build
 .PHONY: bench
 bench: build
 	@./bin/ginnel perf bench $(BENCH)
+	@./bin/ginnel controller bench $(if $(findstring --json,$(BENCH)),--json)
 	@./bin/ginnel dialer bench $(if $(findstring --json,$(BENCH)),--json)
 	@./bin/ginnel path bench $(if $(findstring --json,$(BENCH)),--json)
 

@@ -61,7 +61,7 @@ func newControllerCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "controller", Short: "The control plane: init, run", Long: controllerHelp}
 	config := &cobra.Command{Use: "config", Short: "The configuration file"}
 	config.AddCommand(newControllerCheckCmd())
-	cmd.AddCommand(newControllerInitCmd(), newControllerRunCmd(), config)
+	cmd.AddCommand(newControllerInitCmd(), newControllerRunCmd(), newControllerBenchCmd(), config)
 	return cmd
 }
 

@@ -31,6 +31,7 @@ type outcome struct {
 type circuitMeter struct {
 	dials, resumes *prometheus.CounterVec // by code
 	took           prometheus.Histogram
+	decided        prometheus.Histogram
 }
 
 func newCircuitMeter(registry prometheus.Registerer, g *gate) circuitMeter {
@@ -46,7 +47,13 @@ func newCircuitMeter(registry prometheus.Registerer, g *gate) circuitMeter {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}),
 	}
-	registry.MustRegister(m.dials, m.resumes, m.took, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	m.decided = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "ginnel_circuit_decision_seconds",
+		Help: "From a request whose signature was verified to the Routes of its first attempt: policy, candidates, path, terminator, ticket.",
+		// Fine enough to tell a percentile from: each is 15 % more, from 10 µs to 100 ms.
+		Buckets: prometheus.ExponentialBucketsRange(10e-6, 0.1, 67),
+	})
+	registry.MustRegister(m.dials, m.resumes, m.took, m.decided, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ginnel_circuit_setups", Help: "Set-ups that run.",
 	}, func() float64 { return float64(g.len()) }))
 	return m

@@ -26,6 +26,9 @@ func (cs *circuits) sendRoute(s *setup, a circuit.SendRoute) *circuit.SendFailed
 		return &circuit.SendFailed{Router: a.Router, Generation: a.Generation, Err: notSent(a.Router, err)}
 	}
 	s.routed[routeKey{a.Router, a.Generation}] = struct{}{}
+	if a.Position == len(a.Path.Routers)-1 && len(s.timing.attempts) == 1 {
+		cs.meter.decided.Observe(time.Since(s.timing.genuine).Seconds())
+	}
 	return nil
 }
 

@@ -107,6 +107,7 @@ func (cs *circuits) verify(s *setup, signed *wire.Signed, domain string, m addre
 	if claimed != string(client.ID) {
 		return client, failure(ginnel.Errorf(ginnel.NotAuthenticated, "router %s passes on as identity %q what %s has signed", s.from.id(), claimed, client.ID))
 	}
+	s.timing.genuine = time.Now()
 	return client, nil
 }
 

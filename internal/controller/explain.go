@@ -27,6 +27,7 @@ const (
 // timing is when the steps of a request took place.
 type timing struct {
 	received time.Time // the request
+	genuine  time.Time // its signature was verified
 	verified time.Time // it was found good
 	begun    time.Time // its first attempt was chosen
 	// attempts are the beginnings of the attempts, in their order.
