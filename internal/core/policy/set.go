@@ -96,9 +96,10 @@ func newTable(kind ginnel.PolicyKind) table {
 		func(p ginnel.Policy) []string { return p.Services },
 	}
 	if kind == ginnel.EdgeRouterPolicy {
+		all := []string{"#" + All}
 		lists[serviceSide] = func(p ginnel.Policy) []string {
-			if len(p.Services) == 0 {
-				return allServices
+			if len(p.Services) == 0 { // it means all of them
+				return all
 			}
 			return p.Services
 		}
@@ -110,9 +111,6 @@ func newTable(kind ginnel.PolicyKind) table {
 	}
 	return t
 }
-
-// allServices is what an edge-router policy without services means.
-var allServices = []string{"#" + All}
 
 // put adds a policy whose id is not there.
 func (t *table) put(p ginnel.Policy) {
