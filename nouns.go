@@ -99,6 +99,30 @@ type Intercept struct {
 	Protocols []string `json:"protocols,omitempty"` // "tcp", "udp"; empty: tcp
 }
 
+// Protocol is what a circuit carries: TCP, a stream of bytes, or UDP, datagrams
+// of 0 to 65507 bytes. The empty Protocol stands for TCP.
+type Protocol string
+
+// The protocols.
+const (
+	TCP Protocol = "tcp"
+	UDP Protocol = "udp"
+)
+
+// ParseProtocol reads a protocol; the empty text is TCP.
+func ParseProtocol(text string) (Protocol, error) {
+	switch p := Protocol(text); p {
+	case "", TCP:
+		return TCP, nil
+	case UDP:
+		return UDP, nil
+	}
+	return "", fmt.Errorf("protocol %q: want tcp or udp", text)
+}
+
+// DefaultIdleTimeout is after how long without a datagram a UDP circuit ends.
+const DefaultIdleTimeout = 60 * time.Second
+
 // Service is something reached by name.
 type Service struct {
 	ID        ServiceID  `json:"id"`
@@ -106,6 +130,8 @@ type Service struct {
 	Strategy  Strategy   `json:"strategy,omitempty"`
 	Intercept *Intercept `json:"intercept,omitempty"`
 	Attempts  int        `json:"attempts,omitempty"` // most attempts of a dial; 0: 3
+	// IdleTimeout of circuits that carry datagrams; 0: DefaultIdleTimeout.
+	IdleTimeout Duration `json:"idle_timeout,omitempty"`
 }
 
 // Precedence is a terminator's class; a better class wins whatever the costs.
@@ -165,6 +191,16 @@ type Terminator struct {
 	Precedence Precedence `json:"precedence"`
 	// Check of the address by the egress router; nil: none.
 	Check *Check `json:"check,omitempty"`
+	// Protocol that the Host takes; that of an Address is its scheme. See Carries.
+	Protocol Protocol `json:"protocol,omitempty"`
+}
+
+// Carries gives the protocol of the circuits that end at this terminator.
+func (t Terminator) Carries() Protocol {
+	if t.Address.Scheme() == string(UDP) || t.Host != "" && t.Protocol == UDP {
+		return UDP
+	}
+	return TCP
 }
 
 // Peer gives who answers end to end at this terminator: the host's identity, or
@@ -211,4 +247,5 @@ type Circuit struct {
 	Path       []RouterID   `json:"path"`
 	Links      []LinkID     `json:"links"`
 	Since      time.Time    `json:"since"`
+	Protocol   Protocol     `json:"protocol"`
 }

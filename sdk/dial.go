@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,6 +42,12 @@ type DialOptions struct {
 	// Source is the address of the program that dials, Destination what it asked
 	// for, HOST:PORT; for the host to see, proven by nothing.
 	Source, Destination string
+	// Answered is for DialPacket, to services of questions and answers such as
+	// DNS: the connection closes after so long without a datagram while as many
+	// have come as went. 0: only the service's idle time-out ends it.
+	Answered time.Duration
+
+	protocol ginnel.Protocol // empty: TCP
 }
 
 // Dial gives a connection to a service. The error is a *ginnel.DialError. Without
@@ -56,7 +63,8 @@ func (c *Client) Dial(ctx context.Context, service string) (net.Conn, error) {
 // DialContext gives a connection to the service that address belongs to: a
 // HOST:PORT out of the service's intercept, or the service's own name and any
 // port. An address that belongs to none is INVALID_SERVICE. It fits
-// http.Transport and its like; network is "tcp".
+// http.Transport and its like; network is "tcp" or "udp". With "udp" the
+// connection is a *PacketConn, so it fits net.Resolver, too.
 func (c *Client) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := c.dialTime(ctx)
 	defer cancel()
@@ -64,7 +72,15 @@ func (c *Client) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, failureOf(ctx, err)
 	}
-	conn, err := c.DialService(ctx, service, DialOptions{Destination: address})
+	opts := DialOptions{Destination: address}
+	if strings.HasPrefix(network, "udp") {
+		conn, err := c.DialPacket(ctx, service, opts)
+		if err != nil {
+			return nil, err
+		}
+		return conn, nil
+	}
+	conn, err := c.DialService(ctx, service, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -259,6 +275,7 @@ func (d *dialing) try(ctx context.Context, e *edge, to *wire.ControllerInfo, hel
 				DeadlineMs: uint32(within(ctx, layer).Milliseconds()),
 				Instance:   d.opts.Instance, Sticky: d.opts.Sticky, Early: hello, Explain: d.opts.Explain,
 				Source: d.opts.Source, Destination: d.opts.Destination,
+				Protocol: string(d.opts.protocol),
 			}
 		},
 		message: func(s *wire.Signed) *wire.Message {
@@ -274,6 +291,12 @@ func (d *dialing) try(ctx context.Context, e *edge, to *wire.ControllerInfo, hel
 	ticket, err := d.check(resp, signed)
 	if err != nil {
 		return nil, coded(ginnel.NotAuthenticated, "answer to the dial", err)
+	}
+	if asked, got := cmp.Or(d.opts.protocol, ginnel.TCP), pki.TicketProtocol(ticket); got != asked {
+		return nil, &ginnel.DialError{
+			Code: ginnel.RouterErrMisconfiguredTerminator, Circuit: ginnel.CircuitID(ticket.GetCircuit()),
+			Message: fmt.Sprintf("the controller gave a circuit for %s in place of one for %s", got, asked),
+		}
 	}
 	return d.up(ctx, e, resp, ticket)
 }

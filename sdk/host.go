@@ -4,6 +4,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -227,6 +228,9 @@ func (h *hosts) ticket(m *wire.HostDial) (*wire.Ticket, *Listener, error) {
 		return nil, nil, ginnel.Errorf(ginnel.NotAuthenticated, "%s", err)
 	case t.GetCircuit() != m.GetCircuit(), t.GetService() != string(l.service), t.GetTerminator() != m.GetTerminator():
 		return nil, nil, ginnel.Errorf(ginnel.NotAuthenticated, "ticket is of another circuit")
+	case pki.TicketProtocol(t) != cmp.Or(l.opts.protocol, ginnel.TCP):
+		return nil, nil, ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "service %s is hosted here for %s, not for %s",
+			t.GetService(), cmp.Or(l.opts.protocol, ginnel.TCP), pki.TicketProtocol(t))
 	}
 	return t, l, nil
 }

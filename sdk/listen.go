@@ -49,6 +49,10 @@ type ListenOptions struct {
 	// is, another error as ROUTER_ERR_REJECTED_BY_APPLICATION. What it gives is had
 	// by Conn.Backend; it is closed here if the connection does not come about.
 	Connect func(ctx context.Context, in Incoming) (io.Closer, error)
+	// Answered is for ListenPacket, as DialOptions.Answered is for DialPacket.
+	Answered time.Duration
+
+	protocol ginnel.Protocol // empty: TCP
 }
 
 // HealthCheck is how a Listener finds out whether what it serves is well. It
@@ -307,6 +311,7 @@ func (l *Listener) bind(e *edge) error {
 		b = &bind{body: &wire.Bind{
 			Network: string(l.c.domain), Service: string(l.service), Router: string(e.id),
 			Instance: l.opts.Instance, Cost: int64(l.opts.Cost), Precedence: uint32(l.precedence), Nonce: newNonce(),
+			Protocol: string(l.opts.protocol),
 		}}
 	}
 	leaf := string(l.c.holder.Load().Leaf.Raw)

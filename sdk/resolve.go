@@ -25,8 +25,8 @@ func (s *services) resolve(ctx context.Context, network, address string) (ginnel
 		return "", ginnel.Errorf(ginnel.InvalidService, "address %q: port is not a number", address)
 	}
 	protocol := strings.TrimRight(network, "46")
-	if protocol != "tcp" {
-		return "", ginnel.Errorf(ginnel.InvalidService, "network %q: a connection to a service is tcp", network)
+	if protocol != "tcp" && protocol != "udp" {
+		return "", ginnel.Errorf(ginnel.InvalidService, "network %q: a connection to a service is tcp or udp", network)
 	}
 	for {
 		changed := s.watch()
@@ -77,7 +77,7 @@ const (
 // score says how well a service fits an address; 0: not.
 func (s Service) score(protocol, host string, port uint16) int {
 	best := 0
-	if protocol == "tcp" && strings.EqualFold(string(s.ID), host) {
+	if strings.EqualFold(string(s.ID), host) {
 		best = ownName
 	}
 	i := s.Intercept

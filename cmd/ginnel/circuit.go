@@ -22,6 +22,7 @@ func newCircuitCmd() *cobra.Command {
 			{"SERVICE", func(c api.Circuit) string { return string(c.Service) }},
 			{"CLIENT", func(c api.Circuit) string { return string(c.Client) }},
 			{"PEER", func(c api.Circuit) string { return c.Peer.String() }},
+			{"PROTOCOL", func(c api.Circuit) string { return string(c.Protocol) }},
 			{"PATH", func(c api.Circuit) string { return list(c.Path) }},
 			{"GENERATION", func(c api.Circuit) string { return strconv.FormatUint(uint64(c.Generation), 10) }},
 			{"SINCE", func(c api.Circuit) string { return ago(&c.Since) }},

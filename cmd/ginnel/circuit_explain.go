@@ -60,7 +60,7 @@ func explanationText(e api.Explanation) string {
 		what = fmt.Sprintf("resume %d", e.Resume)
 	}
 	var b explainer
-	b.line(5, what, "circuit %s: service %s for %s over %s, at %s", e.Circuit, e.Service, e.Client, e.Ingress, e.At.Format(time.RFC3339))
+	b.line(5, what, "circuit %s: service %s (%s) for %s over %s, at %s", e.Circuit, e.Service, e.Protocol, e.Client, e.Ingress, e.At.Format(time.RFC3339))
 	b.weighed(x)
 	end := "end to end with " + e.Peer
 	if e.Cause != "" {

@@ -24,7 +24,11 @@ The end of the input is passed on; the command ends when both have ended.
 
   echo hello | ginnel dial echo --identity alice.json
   ginnel dial web --explain
+  printf ping | ginnel dial --udp game --wait 2s
 
+With --udp each read of the input is one datagram, at most 65507 bytes, and each
+datagram that comes is written as it is. Datagrams have no end: the command waits
+--wait for more of them after the end of its input.
 With --explain the nine steps of the dial, what the controller weighed and how
 long all took are written to standard error; with --json, too, as one object on
 standard output before the service's answer.`
@@ -35,8 +39,8 @@ const drainTime = 30 * time.Second
 // dialFlags are the flags of dial.
 type dialFlags struct {
 	identity, instance, sticky string
-	explain                    bool
-	timeout                    time.Duration
+	explain, udp               bool
+	timeout, wait              time.Duration
 }
 
 func newDialCmd() *cobra.Command {
@@ -53,6 +57,8 @@ func newDialCmd() *cobra.Command {
 	flags.BoolVar(&f.explain, "explain", false, "tell how the connection comes about")
 	flags.StringVar(&f.instance, "instance", "", "the host that is bound under this name")
 	flags.StringVar(&f.sticky, "sticky", "", "token of an earlier connection, for the same host")
+	flags.BoolVar(&f.udp, "udp", false, "carry datagrams, not a stream")
+	flags.DurationVar(&f.wait, "wait", time.Second, "with --udp: how long to wait for datagrams after the end of the input")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "when to give up dialing")
 	return cmd
 }
@@ -106,9 +112,22 @@ func dialService(cmd *cobra.Command, service string, f dialFlags) error {
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
-	conn, err := client.DialService(ctx, ginnel.ServiceID(service), sdk.DialOptions{
-		Instance: f.instance, Sticky: f.sticky, Explain: f.explain,
-	})
+	opts := sdk.DialOptions{Instance: f.instance, Sticky: f.sticky, Explain: f.explain}
+	if f.udp {
+		conn, err := client.DialPacket(ctx, ginnel.ServiceID(service), opts)
+		cancel()
+		if err == nil && f.explain {
+			err = printExplain(cmd, service, conn)
+		}
+		if err == nil {
+			err = joinPackets(cmd, conn, f.wait)
+		}
+		if err != nil {
+			return err
+		}
+		return drain(cmd.Context(), client)
+	}
+	conn, err := client.DialService(ctx, ginnel.ServiceID(service), opts)
 	cancel()
 	if err != nil {
 		return err
@@ -157,8 +176,15 @@ func joinStdio(cmd *cobra.Command, conn *sdk.Conn) error {
 	return conn.Close()
 }
 
+// explained is a connection that knows how it came about.
+type explained interface {
+	Circuit() ginnel.CircuitID
+	Peer() ginnel.Peer
+	Explain() *sdk.Explain
+}
+
 // printExplain tells how a connection came about.
-func printExplain(cmd *cobra.Command, service string, conn *sdk.Conn) error {
+func printExplain(cmd *cobra.Command, service string, conn explained) error {
 	x := conn.Explain()
 	if wantJSON(cmd) {
 		return printJSON(cmd, struct {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,11 +22,15 @@ address, until the command is interrupted.
 
   ginnel listen files --identity bob.json > received
   ginnel listen web --identity bob.json --forward tcp:127.0.0.1:8080
-  ginnel listen web --identity bob.json --forward tcp:127.0.0.1:8080 --check http`
+  ginnel listen web --identity bob.json --forward tcp:127.0.0.1:8080 --check http
+  ginnel listen dns --identity bob.json --forward udp:127.0.0.1:53
+  ginnel listen game --identity bob.json --udp --wait 1m`
 
 // listenFlags are the flags of listen.
 type listenFlags struct {
 	identity, forward string
+	udp               bool
+	wait              time.Duration
 	opts              sdk.ListenOptions
 }
 
@@ -39,7 +44,9 @@ func newListenCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	identityFlag(cmd, &f.identity)
-	flags.StringVar(&f.forward, "forward", "", "carry all connections on to tcp:HOST:PORT")
+	flags.StringVar(&f.forward, "forward", "", "carry all connections on to tcp:HOST:PORT or udp:HOST:PORT")
+	flags.BoolVar(&f.udp, "udp", false, "take datagrams, not a stream, as ginnel dial --udp sends them")
+	flags.DurationVar(&f.wait, "wait", time.Minute, "with --udp: how long to wait for datagrams after the end of the input")
 	static := costFlag(cmd, 0, "cost of this host")
 	flags.StringVar(&f.opts.Precedence, "precedence", "", "required, default or failed")
 	flags.StringVar(&f.opts.Instance, "instance", "", "a name that a dial can ask for")
@@ -73,8 +80,11 @@ func stderrLog(cmd *cobra.Command, level slog.Level) *slog.Logger {
 
 func listenService(cmd *cobra.Command, service string, f listenFlags, log *slog.Logger) error {
 	if f.forward != "" {
-		if _, err := ginnel.ParseAddress(f.forward, false, "tcp"); err != nil {
+		if _, err := ginnel.ParseAddress(f.forward, false, "tcp", "udp"); err != nil {
 			return usagef("--forward: %s", err)
+		}
+		if f.udp {
+			return usagef("--udp and --forward: the address says what is carried")
 		}
 	}
 	if _, err := ginnel.ParsePrecedence(f.opts.Precedence); err != nil {
@@ -92,6 +102,9 @@ func listenService(cmd *cobra.Command, service string, f listenFlags, log *slog.
 		return tunnel.Host(cmd.Context(), client, ginnel.ServiceID(service), ginnel.Address(f.forward),
 			f.opts, tunnel.ForwardConfig{Log: log})
 	}
+	if f.udp {
+		return listenPackets(cmd, client, service, f)
+	}
 	listener, err := client.Listen(service, f.opts)
 	if err != nil {
 		return err
@@ -107,6 +120,28 @@ func listenService(cmd *cobra.Command, service string, f listenFlags, log *slog.
 	}
 	_ = listener.Close() // one connection only: the next dial is refused
 	if err := joinStdio(cmd, conn); err != nil {
+		return err
+	}
+	return drain(cmd.Context(), client)
+}
+
+// listenPackets gives standard input and output to the first flow of datagrams.
+func listenPackets(cmd *cobra.Command, client *sdk.Client, service string, f listenFlags) error {
+	listener, err := client.ListenPacket(service, f.opts)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(cmd.Context(), func() { _ = listener.Close() })
+	defer stop()
+	conn, err := listener.AcceptPacket()
+	if err != nil {
+		if cmd.Context().Err() != nil {
+			return context.Cause(cmd.Context())
+		}
+		return err
+	}
+	_ = listener.Close()
+	if err := joinPackets(cmd, conn, f.wait); err != nil {
 		return err
 	}
 	return drain(cmd.Context(), client)

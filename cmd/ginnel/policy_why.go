@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,7 +60,11 @@ type whyRow struct {
 }
 
 func whyRows(w api.Why) []whyRow {
-	rows := []whyRow{{"dial", w.Dial}, {"bind", w.Bind}}
+	dial := "dial"
+	if slices.Contains(w.Protocols, ginnel.UDP) { // what a dial is of by itself goes without saying
+		dial += " (" + list(w.Protocols) + ")"
+	}
+	rows := []whyRow{{dial, w.Dial}, {"bind", w.Bind}}
 	for _, e := range w.EdgeRouters {
 		rows = append(rows, whyRow{"edge router " + string(e.Router), e.Reason})
 	}

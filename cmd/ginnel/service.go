@@ -55,6 +55,7 @@ func newServiceCreateCmd() *cobra.Command {
 	strategy := cmd.Flags().String("strategy", string(ginnel.Smartrouting), "smartrouting, weighted, random or sticky")
 	attempts := attemptsFlag(cmd)
 	intercepts := cmd.Flags().StringArray("intercept", nil, "[tcp:|udp:]NAME:PORT or NAME:FIRST-LAST that programs connect to; *.NAME for all below it")
+	idle := cmd.Flags().Duration("idle-timeout", 0, "after how long without a datagram a UDP circuit ends (default 60s)")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		i, err := parseIntercepts(*intercepts)
 		if err != nil {
@@ -62,7 +63,7 @@ func newServiceCreateCmd() *cobra.Command {
 		}
 		made, err := c.Services().Create(ctx, ginnel.Service{
 			ID: ginnel.ServiceID(args[0]), Roles: *roles, Strategy: ginnel.Strategy(*strategy), Intercept: i,
-			Attempts: *attempts,
+			Attempts: *attempts, IdleTimeout: ginnel.Duration(*idle),
 		})
 		if err != nil {
 			return err

@@ -41,6 +41,9 @@ func newTerminatorCmd() *cobra.Command {
 }
 
 func hostedBy(t api.Terminator) string {
+	if t.Host != "" && t.Carries() != ginnel.TCP {
+		return string(t.Host) + " (" + string(t.Carries()) + ")"
+	}
 	if t.Host != "" {
 		return string(t.Host)
 	}

@@ -69,7 +69,7 @@ func newTunnelRunCmd() *cobra.Command {
 	flags.StringArrayVar(&f.zones, "zone", nil, "a zone in which no names exist but ours")
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "HOST:PORT of a resolver for all other names")
 	flags.BoolVar(&f.parallel, "upstream-parallel", false, "ask all upstreams at once, not the next when one is silent")
-	flags.StringArrayVar(&f.hosts, "host", nil, "SERVICE=tcp:HOST:PORT: host a service at an address")
+	flags.StringArrayVar(&f.hosts, "host", nil, "SERVICE=tcp:HOST:PORT or SERVICE=udp:HOST:PORT: host a service at an address")
 	flags.BoolVar(&f.intercept, "intercept", false, "take connections to the addresses of names")
 	flags.StringVar(&f.synthetic, "range", "", "range of the addresses of names (default "+dns.DefaultRange().String()+")")
 	flags.StringVar(&f.state, "state", "", "file that keeps the addresses of names over restarts")
@@ -138,12 +138,12 @@ func (f tunnelFlags) config() (tunnel.Config, []hostFlag, error) {
 	var hosts []hostFlag
 	for _, text := range f.hosts {
 		service, at, _ := strings.Cut(text, "=")
-		address, err := ginnel.ParseAddress(at, false, "tcp")
+		address, err := ginnel.ParseAddress(at, false, "tcp", "udp")
 		if err == nil {
 			err = ginnel.CheckName(service)
 		}
 		if err != nil {
-			return cfg, nil, usagef("--host %s: want SERVICE=tcp:HOST:PORT: %s", text, err)
+			return cfg, nil, usagef("--host %s: want SERVICE=tcp:HOST:PORT or SERVICE=udp:HOST:PORT: %s", text, err)
 		}
 		hosts = append(hosts, hostFlag{ginnel.ServiceID(service), address, f.check})
 	}

@@ -21,6 +21,7 @@ type Explanation struct {
 	Client     ginnel.IdentityID   `json:"client"`
 	Ingress    ginnel.RouterID     `json:"ingress"`
 	Resume     uint32              `json:"resume,omitempty" doc:"number of the resume; 0: it is the dial"`
+	Protocol   ginnel.Protocol     `json:"protocol" doc:"what it carries: tcp or udp"`
 	At         time.Time           `json:"at" doc:"when the controller had the request"`
 	Took       ginnel.Duration     `json:"took"`
 	Code       ginnel.Code         `json:"code"`

@@ -20,6 +20,7 @@ type Why struct {
 	Dial        Reason            `json:"dial"`
 	Bind        Reason            `json:"bind"`
 	EdgeRouters []EdgeReason      `json:"edge_routers" doc:"every router, by id"`
+	Protocols   []ginnel.Protocol `json:"protocols" doc:"of the service's terminators: what can be dialed"`
 }
 
 // Reason is an answer with what it rests on.

@@ -26,7 +26,7 @@ var (
 	}
 	network = slices.Concat(cores, []string{
 		"internal/wire", "internal/pki", "internal/transport", "internal/dialloop", "internal/endpoint",
-		"internal/splice", "internal/health",
+		"internal/splice", "internal/datagram", "internal/health",
 	})
 	all = []string{"*"}
 )
@@ -58,16 +58,17 @@ var layers = map[string][]string{
 	"internal/transport": {".", "internal/wire", "internal/pki"},
 	"internal/splice":    {".", "internal/wire"},
 	"internal/health":    {".", "internal/core/terminator"},
+	"internal/datagram":  nouns,
 	"internal/endpoint":  {".", "internal/core/flow", "internal/wire", "internal/pki"},
 
 	"internal/api":        nouns,
 	"internal/controller": slices.Concat(network, []string{"internal/store", "internal/api"}),
 	"internal/router":     network,
-	"internal/tunnel":     {".", "sdk", "internal/dns", "internal/hostdns", "internal/intercept", "internal/splice"},
+	"internal/tunnel":     {".", "sdk", "internal/dns", "internal/intercept", "internal/splice", "internal/datagram", "internal/hostdns"},
 	"sdk": {
 		".", "internal/core/dialer", "internal/core/flow", "internal/core/path",
 		"internal/wire", "internal/transport", "internal/pki", "internal/dialloop", "internal/endpoint",
-		"internal/health",
+		"internal/datagram", "internal/health",
 	},
 
 	"internal/replay":  cores,

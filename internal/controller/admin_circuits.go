@@ -75,6 +75,7 @@ func showCircuit(ends []*endpointRow) api.Circuit {
 			ID: best.circuit, Service: ginnel.ServiceID(t.GetService()), Client: ginnel.IdentityID(t.GetClient()),
 			Terminator: ginnel.TerminatorID(t.GetTerminator()), Peer: pki.TicketPeer(t),
 			Generation: best.generation, Path: best.path, Links: best.links, Since: time.Unix(0, t.GetIssued()),
+			Protocol: pki.TicketProtocol(t),
 		},
 		BytesSent: best.sent, BytesReceived: best.received,
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
@@ -20,6 +21,8 @@ import (
 // Bounds of a service.
 const (
 	maxAttempts  = 16
+	minIdle      = ginnel.Duration(time.Second)
+	maxIdle      = ginnel.Duration(24 * time.Hour)
 	maxIntercept = 8 << 10 // characters in all: a service list's page holds it
 )
 
@@ -93,6 +96,9 @@ func checkService(s ginnel.Service) error {
 	}
 	if s.Attempts < 0 || s.Attempts > maxAttempts {
 		return fmt.Errorf("attempts %d: want 0 to %d", s.Attempts, maxAttempts)
+	}
+	if s.IdleTimeout != 0 && (s.IdleTimeout < minIdle || s.IdleTimeout > maxIdle) {
+		return fmt.Errorf("idle timeout %s: want %s to %s", s.IdleTimeout, minIdle, maxIdle)
 	}
 	if s.Intercept == nil {
 		return nil

@@ -45,6 +45,7 @@ func (a terminatorsAdmin) of(r rules, s ginnel.Service) []api.Terminator {
 		if shown.Stored {
 			shown.Precedence = stored[c.ID]
 		}
+		shown.Protocol = c.Carries()
 		if row := a.c.fabric.terminator(c.Router, c.ID); row != nil {
 			shown.Circuits, shown.Checked, shown.Unhealthy = row.dynamic.Circuits(), row.checked, row.unhealthy
 			shown.Failure = max(0, c.Dynamic-ginnel.Units(2*int64(shown.Circuits)))
@@ -101,6 +102,9 @@ func checkTerminator(t ginnel.Terminator) error {
 	}
 	if _, err := ginnel.ParseAddress(string(t.Address), false, "tcp", "udp"); err != nil {
 		return err
+	}
+	if t.Protocol != "" && t.Protocol != t.Carries() {
+		return fmt.Errorf("protocol %q: that of address %s is %s", t.Protocol, t.Address, t.Carries())
 	}
 	if t.Check != nil {
 		if !strings.HasPrefix(string(t.Address), "tcp:") {

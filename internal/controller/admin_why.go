@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/ginnel/ginnel"
@@ -32,8 +33,13 @@ func (c *Controller) why(_ context.Context, identity ginnel.IdentityID, service 
 	w := api.Why{
 		Identity: identity, Service: service,
 		Dial: reason(r.policies.WhyDial(i, s)), Bind: reason(r.policies.WhyBind(i, s)),
-		EdgeRouters: []api.EdgeReason{},
+		EdgeRouters: []api.EdgeReason{}, Protocols: []ginnel.Protocol{},
 	}
+	for _, t := range c.fabric.candidates(r, s) {
+		w.Protocols = append(w.Protocols, t.Carries())
+	}
+	slices.Sort(w.Protocols)
+	w.Protocols = slices.Compact(w.Protocols)
 	for router := range r.Routers().All() {
 		w.EdgeRouters = append(w.EdgeRouters, api.EdgeReason{Router: router.ID, Reason: reason(r.policies.WhyEdge(i, s, router))})
 	}

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type finished struct {
 	client  ginnel.IdentityID
 	ingress ginnel.RouterID
 	resume  uint32 // 0: a dial
+	carries ginnel.Protocol
 	timing  timing
 	took    time.Duration
 	outcome outcome
@@ -47,7 +49,7 @@ func (r *recent) put(s *setup, o outcome) {
 	o.tried = lean(o.tried)
 	f := finished{
 		circuit: s.decision.circuit, service: s.decision.service, client: s.decision.client, ingress: s.from.id(),
-		resume: s.resumeNumber(), timing: s.timing, took: time.Since(s.timing.received), outcome: o,
+		resume: s.resumeNumber(), carries: cmp.Or(s.decision.protocol, ginnel.TCP), timing: s.timing, took: time.Since(s.timing.received), outcome: o,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +99,7 @@ func (r *recent) of(id ginnel.CircuitID) []finished {
 func (f finished) explanation() api.Explanation {
 	x := explain(f.timing, f.outcome.tried)
 	e := api.Explanation{
-		Circuit: f.circuit, Service: f.service, Client: f.client, Ingress: f.ingress, Resume: f.resume,
+		Circuit: f.circuit, Service: f.service, Client: f.client, Ingress: f.ingress, Resume: f.resume, Protocol: f.carries,
 		At: f.timing.received, Took: ginnel.Duration(f.took), Code: f.outcome.code, Cause: f.outcome.cause,
 		Terminator: f.outcome.terminator, Attempts: []ginnel.Attempt{},
 	}

@@ -86,9 +86,13 @@ func (cs *circuits) readDial(request *wire.DialRequest) reader {
 		s.decision = decision{
 			network: cs.c.network, service: service.ID, client: client.ID,
 			dialHash: pki.DialHash(request.GetDial().GetPayload()), revision: r.Revision(),
+			protocol: ginnel.Protocol(d.GetProtocol()), idle: time.Duration(service.IdleTimeout),
 		}
 		s.service = service
-		s.query = terminator.Query{Strategy: service.Strategy, Instance: d.GetInstance(), Sticky: ginnel.TerminatorID(d.GetSticky())}
+		s.query = terminator.Query{
+			Strategy: service.Strategy, Instance: d.GetInstance(), Sticky: ginnel.TerminatorID(d.GetSticky()),
+			Protocol: s.decision.protocol,
+		}
 		s.early, s.source, s.destination = d.GetEarly(), d.GetSource(), d.GetDestination()
 		s.explain = d.GetExplain()
 		s.deadline = deadline(s.timing.received, d.GetDeadlineMs())
@@ -116,6 +120,9 @@ func (cs *circuits) verify(s *setup, signed *wire.Signed, domain string, m addre
 func checkDial(d *wire.Dial) *ginnel.DialError {
 	if n := len(d.GetEarly()); n > wire.MaxEarlyOut {
 		return ginnel.Errorf(ginnel.NotAuthenticated, "dial with %d early bytes, at most %d", n, wire.MaxEarlyOut)
+	}
+	if _, err := ginnel.ParseProtocol(d.GetProtocol()); err != nil {
+		return ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "%.64s", err)
 	}
 	for _, text := range []string{d.GetService(), d.GetInstance(), d.GetSticky(), d.GetSource(), d.GetDestination()} {
 		if len(text) > maxText {

@@ -59,6 +59,7 @@ func (cs *circuits) readResume(request *wire.ResumeRequest) reader {
 		s.decision = decision{
 			network: cs.c.network, circuit: ginnel.CircuitID(ticket.GetCircuit()),
 			service: service.ID, client: client.ID, dialHash: ticket.GetDialHash(), revision: r.Revision(),
+			protocol: ginnel.Protocol(ticket.GetProtocol()),
 		}
 		rows := cs.underlay.endpoints(s.decision.circuit)
 		end := hostEnd(ticket, rows)

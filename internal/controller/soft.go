@@ -160,6 +160,8 @@ func (c *Controller) readTerminator(from ginnel.RouterID, t *wire.TerminatorStat
 		return nil, fmt.Errorf("terminator %s: bind is for router %q", row.id, b.GetRouter())
 	case row.id != wire.BindTerminatorID(&b, host, t.GetBind().GetPayload()):
 		return nil, fmt.Errorf("terminator %s: the bind makes another id", row.id)
+	case badProtocol(b.GetProtocol()):
+		return nil, fmt.Errorf("terminator %s: bind for protocol %.16q", row.id, b.GetProtocol())
 	case b.GetPrecedence() > uint32(ginnel.Failed) || b.GetCost() < 0:
 		return nil, fmt.Errorf("terminator %s: bind with cost %d, precedence %d", row.id, b.GetCost(), b.GetPrecedence())
 	}
@@ -167,8 +169,14 @@ func (c *Controller) readTerminator(from ginnel.RouterID, t *wire.TerminatorStat
 	row.spec = ginnel.Terminator{
 		ID: row.id, Service: ginnel.ServiceID(b.GetService()), Router: from, Host: host, Instance: b.GetInstance(),
 		StaticCost: ginnel.Cost(b.GetCost()), Precedence: ginnel.Precedence(b.GetPrecedence()),
+		Protocol: ginnel.Protocol(b.GetProtocol()),
 	}
 	return row, nil
+}
+
+func badProtocol(text string) bool {
+	_, err := ginnel.ParseProtocol(text)
+	return err != nil
 }
 
 func readEdge(e *wire.EdgeState) (edgeRow, error) {

@@ -21,6 +21,8 @@ type decision struct {
 	client   ginnel.IdentityID
 	dialHash []byte
 	revision store.Revision // of the store that the decision was made from
+	protocol ginnel.Protocol
+	idle     time.Duration // of a circuit of datagrams; 0: the default of its ends
 }
 
 // ticket signs the ticket of an attempt at a terminator.
@@ -38,5 +40,7 @@ func (d decision) ticket(c *pki.Credential, t ginnel.Terminator, now time.Time) 
 		DialHash:   d.dialHash,
 		Revision:   int64(d.revision),
 		Issued:     now.UnixNano(),
+		Protocol:   string(d.protocol),
+		IdleMs:     uint32(d.idle.Milliseconds()),
 	})
 }

@@ -69,9 +69,10 @@ func TestChaos(t *testing.T) {
 	seed := setting(t, "GINNEL_CHAOS_SEED", rand.Uint64())
 	length := time.Duration(setting(t, "GINNEL_CHAOS_SECONDS", uint64(chaosTime/time.Second))) * time.Second
 	t.Logf("GINNEL_CHAOS_SEED=%d GINNEL_CHAOS_SECONDS=%d", seed, length/time.Second)
-	w := open(t, diamond, lab.Options{})
+	w := open(t, withDatagrams(t), lab.Options{})
 	client := w.clientAt("alice", "r1")
 	w.dialable(5*time.Second, client, "hosted")
+	w.bound("flows", 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var running sync.WaitGroup
@@ -83,6 +84,11 @@ func TestChaos(t *testing.T) {
 			}
 		})
 	}
+	running.Go(func() {
+		for ctx.Err() == nil {
+			w.chaosDatagrams(ctx, client, &circuits, &refused)
+		}
+	})
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for began := time.Now(); time.Since(began) < length && !t.Failed(); {
 		f := w.anyFault(rng)

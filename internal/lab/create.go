@@ -71,7 +71,7 @@ func (l *Lab) createRouter(ctx context.Context, b api.Backend, r Router) error {
 }
 
 func createService(ctx context.Context, b api.Backend, s Service) error {
-	service := ginnel.Service{ID: ginnel.ServiceID(s.Name), Roles: s.Roles, Strategy: ginnel.Strategy(s.Strategy)}
+	service := ginnel.Service{ID: ginnel.ServiceID(s.Name), Roles: s.Roles, Strategy: ginnel.Strategy(s.Strategy), IdleTimeout: ginnel.Duration(s.IdleTimeout)}
 	if i := s.Intercept; i != nil {
 		service.Intercept = &ginnel.Intercept{Addresses: i.Addresses, Ports: i.Ports, Protocols: i.Protocols}
 	}

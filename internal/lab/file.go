@@ -71,6 +71,8 @@ type Service struct {
 	Strategy    string       `yaml:"strategy"`
 	Intercept   *Intercept   `yaml:"intercept"`
 	Terminators []Terminator `yaml:"terminators"`
+	// IdleTimeout of circuits that carry datagrams; 0: 60 s.
+	IdleTimeout time.Duration `yaml:"idleTimeout"`
 }
 
 // Intercept says which traffic of programs belongs to a service.
@@ -315,7 +317,7 @@ func (f *File) checkServices(known func(what, name, in string)) []error {
 		if !services[h.Service] {
 			all = append(all, fmt.Errorf("host %s: there is no service %q", h.Identity, h.Service))
 		}
-		if _, err := ginnel.ParseAddress(h.Address, false, "tcp"); err != nil {
+		if _, err := ginnel.ParseAddress(h.Address, false, "tcp", "udp"); err != nil {
 			all = append(all, fmt.Errorf("host %s: %w", h.Identity, err))
 		}
 		if _, err := ginnel.ParsePrecedence(h.Precedence); err != nil {

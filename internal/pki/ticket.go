@@ -5,6 +5,7 @@ package pki
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"errors"
@@ -65,6 +66,25 @@ func DialHash(payload []byte) []byte {
 // TicketPeer gives who answers end to end according to a ticket.
 func TicketPeer(t *wire.Ticket) ginnel.Peer {
 	return ginnel.Peer{Role: ginnel.Role(t.GetPeerRole()), ID: t.GetPeer()}
+}
+
+// TicketProtocol gives what the circuit of a ticket carries.
+func TicketProtocol(t *wire.Ticket) ginnel.Protocol {
+	return cmp.Or(ginnel.Protocol(t.GetProtocol()), ginnel.TCP)
+}
+
+// hostIdle is what a host's end waits longer than the client's: where both close
+// at one instant, neither knows that the other is done, and they rest.
+const hostIdle = time.Second
+
+// TicketIdle gives after how long without a datagram an end of the ticket's
+// circuit, the host's or the client's, closes it.
+func TicketIdle(t *wire.Ticket, host bool) time.Duration {
+	limit := cmp.Or(time.Duration(t.GetIdleMs())*time.Millisecond, ginnel.DefaultIdleTimeout)
+	if host {
+		limit += hostIdle
+	}
+	return limit
 }
 
 // TicketClient gives who dialed according to a ticket.

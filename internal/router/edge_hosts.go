@@ -29,11 +29,14 @@ func (ec *edgeConn) bind(m *wire.Message, request *wire.BindRequest) *ginnel.Dia
 	if err := proto.Unmarshal(payload, b); err != nil {
 		return ginnel.Errorf(ginnel.NotAuthenticated, "router %s: the bind cannot be read", r.id)
 	}
+	_, unknown := ginnel.ParseProtocol(b.GetProtocol())
 	switch err := ginnel.CheckName(b.GetService()); {
 	case b.GetNetwork() != string(r.netID) || b.GetRouter() != string(r.id):
 		return ginnel.Errorf(ginnel.NotAuthenticated, "router %s of %s: the bind is for router %q of %q", r.id, r.netID, b.GetRouter(), b.GetNetwork())
 	case err != nil:
 		return ginnel.Errorf(ginnel.InvalidService, "%v", err)
+	case unknown != nil:
+		return ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "bind for %.64s", unknown)
 	case b.GetPrecedence() > uint32(ginnel.Failed) || b.GetCost() < 0:
 		return ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "bind with cost %d and precedence %d", b.GetCost(), b.GetPrecedence())
 	}

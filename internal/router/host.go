@@ -76,6 +76,9 @@ func (rt *routing) connect(ctx context.Context, r *row) ([]byte, error) {
 		c.unhost(h)
 		return nil, err
 	}
+	if protocolOf(h.term.address) == ginnel.UDP {
+		return rt.connectUDP(ctx, r, ticket)
+	}
 	conn, err := c.r.net.Dial(ctx, h.term.address.HostPort())
 	if err != nil {
 		c.unhost(h)
@@ -117,6 +120,9 @@ func (rt *routing) admit() (*wire.Ticket, error) {
 	}
 	if err != nil {
 		return nil, ginnel.Errorf(ginnel.NotAuthenticated, "router %s: %v", c.r.id, err)
+	}
+	if p := pki.TicketProtocol(ticket); p != protocolOf(rt.term.address) {
+		return nil, ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "router %s: terminator %s is %s, which a circuit for %s cannot use", c.r.id, rt.term.id, rt.term.address, p)
 	}
 	return ticket, nil
 }

@@ -37,6 +37,7 @@ func TestL32_L39_WhyAnEgressRefuses(t *testing.T) {
 		good := p.ask("c-1", "router", "r2", "web-1", "r2")
 		other := p.ask("c-2", "router", "r3", "web-1", "r2")
 		silent := p.ask("c-1", "router", "r2", "dark-1", "r2")
+		stream := p.ask("c-1", "router", "r2", "udp-1", "r2")
 		forged := p.ask("c-1", "router", "r2", "web-1", "r2")
 		forged.ticket.Signature[10] ^= 1
 		listen := func() { f.server(echo) }
@@ -51,7 +52,7 @@ func TestL32_L39_WhyAnEgressRefuses(t *testing.T) {
 			{"nobody listens", good, nil, func(*wire.Egress) {}, ginnel.RouterErrConnRefused, 0},
 			{"black hole", silent, nil, func(e *wire.Egress) { e.Terminator = "dark-1" }, ginnel.RouterErrDialTimedOut, time.Second},
 			{"no such terminator", good, nil, func(e *wire.Egress) { e.Terminator = "web-9" }, ginnel.RouterErrInvalidTerminator, 0},
-			{"cannot be hosted", good, nil, func(e *wire.Egress) { e.Terminator = "udp-1" }, ginnel.RouterErrMisconfiguredTerminator, 0},
+			{"a stream to a terminator of datagrams", stream, nil, func(e *wire.Egress) { e.Terminator = "udp-1" }, ginnel.RouterErrMisconfiguredTerminator, 0},
 			{"ticket for another terminator", silent, nil, func(*wire.Egress) {}, ginnel.NotAuthenticated, 0},
 			{"ticket for another router", other, nil, func(*wire.Egress) {}, ginnel.RouterErrGeneric, 0},
 			{"ticket nobody signed", forged, nil, func(*wire.Egress) {}, ginnel.NotAuthenticated, 0},

@@ -179,7 +179,7 @@ func (rt *routing) readEgress() *ginnel.DialError {
 		rt.term, rt.sdk = t, t.conn
 		rt.ends[1] = label.End{Kind: label.Edge, Peer: t.conn.peer}
 		return nil
-	case t.address.Scheme() != "tcp":
+	case protocolOf(t.address) == "":
 		return ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "router %s cannot host %s of terminator %s", rt.c.r.id, t.address, t.id)
 	}
 	rt.term = t

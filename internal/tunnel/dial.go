@@ -17,8 +17,9 @@ import (
 
 // Dialer opens connections to services. It is called from many goroutines.
 type Dialer interface {
-	// DialService gives a connection to service. It returns soon after ctx
-	// ends. An error mostly is a *ginnel.DialError.
+	// DialService gives a connection to service: of bytes, or, where meta's
+	// protocol is "udp", a datagram.Flow. It returns soon after ctx ends. An error
+	// mostly is a *ginnel.DialError.
 	DialService(ctx context.Context, service ginnel.ServiceID, meta Meta) (net.Conn, error)
 	// Services gives the services that may be dialed now, nil while that is not
 	// known, and a channel that is closed when it has changed.
@@ -29,7 +30,7 @@ type Dialer interface {
 type Meta struct {
 	Name     string         // host name asked for, canonical; an IP address if the service names one
 	Port     uint16         // port asked for
-	Protocol string         // "tcp"
+	Protocol string         // "tcp" or "udp"
 	Source   netip.AddrPort // the program's end
 }
 
@@ -50,22 +51,35 @@ type connector struct {
 // connect gives a connection to the TCP service of host, a name or an
 // address of the synthetic range.
 func (c *connector) connect(ctx context.Context, host string, port uint16, source net.Addr) (net.Conn, error) {
-	target, known, served := c.names.Find(host, port, "tcp")
-	switch {
-	case !known:
-		return nil, fmt.Errorf("%q: %w", host, ErrUnknownName)
-	case !served:
-		return nil, fmt.Errorf("%q port %d: %w", host, port, ErrPortNotServed)
+	service, meta, err := c.find(host, port, ginnel.TCP)
+	if err != nil {
+		return nil, err
 	}
-	meta := Meta{Name: target.Name, Port: port, Protocol: "tcp"}
 	if tcp, ok := source.(*net.TCPAddr); ok {
 		meta.Source = tcp.AddrPort()
 	}
+	return c.dial(ctx, service, meta)
+}
+
+// find gives the service of host that takes a port and protocol, and what its
+// host is told.
+func (c *connector) find(host string, port uint16, protocol ginnel.Protocol) (ginnel.ServiceID, Meta, error) {
+	target, known, served := c.names.Find(host, port, string(protocol))
+	switch {
+	case !known:
+		return "", Meta{}, fmt.Errorf("%q: %w", host, ErrUnknownName)
+	case !served:
+		return "", Meta{}, fmt.Errorf("%q port %d: %w", host, port, ErrPortNotServed)
+	}
+	return target.Service, Meta{Name: target.Name, Port: port, Protocol: string(protocol)}, nil
+}
+
+func (c *connector) dial(ctx context.Context, service ginnel.ServiceID, meta Meta) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	conn, err := c.dialer.DialService(ctx, target.Service, meta)
+	conn, err := c.dialer.DialService(ctx, service, meta)
 	if err != nil {
-		return nil, fmt.Errorf("service %s: %w", target.Service, err)
+		return nil, fmt.Errorf("service %s: %w", service, err)
 	}
 	return conn, nil
 }

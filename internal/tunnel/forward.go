@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/datagram"
 	"github.com/ginnel/ginnel/internal/splice"
 )
 
@@ -29,10 +30,11 @@ type ForwardConfig struct {
 }
 
 // Forward connects each connection that listener accepts to address, a
-// "tcp:" one, until ctx ends; then it closes the listener and returns nil.
-// Where the connection fails, the accepted one is reset.
+// "tcp:" one, or a "udp:" one if its connections carry datagrams, until ctx ends;
+// then it closes the listener and returns nil. Where the connection fails, the
+// accepted one is reset.
 func Forward(ctx context.Context, listener net.Listener, address ginnel.Address, cfg ForwardConfig) error {
-	if _, err := ginnel.ParseAddress(string(address), false, "tcp"); err != nil {
+	if _, err := ginnel.ParseAddress(string(address), false, "tcp", "udp"); err != nil {
 		return errors.Join(fmt.Errorf("forward: %w", err), listener.Close())
 	}
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
@@ -55,20 +57,25 @@ func Forward(ctx context.Context, listener net.Listener, address ginnel.Address,
 				log.Info("connection to the hosted address failed", "address", address, "err", err)
 				return
 			}
+			if flow, ok := fabric.(datagram.Flow); ok {
+				relayDatagrams(ctx, program, flow)
+				return
+			}
 			relay(ctx, program, fabric)
 		},
 	}
 	return f.run(ctx)
 }
 
-// Connect opens a connection to address, a "tcp:" one. The error is a
+// Connect opens a connection to address, a "tcp:" or "udp:" one. The error is a
 // *ginnel.DialError whose code says why.
 func Connect(ctx context.Context, address ginnel.Address) (net.Conn, error) {
-	if address.Scheme() != "tcp" {
-		return nil, ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "address %s: want tcp:HOST:PORT", address)
+	network := address.Scheme()
+	if network != "tcp" && network != "udp" {
+		return nil, ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "address %s: want tcp:HOST:PORT or udp:HOST:PORT", address)
 	}
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", address.HostPort())
+	conn, err := dialer.DialContext(ctx, network, address.HostPort())
 	if err != nil {
 		return nil, ginnel.Errorf(splice.Code(ctx, err), "%s: %v", address, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/sdk"
@@ -24,6 +26,16 @@ func (o overClient) DialService(ctx context.Context, service ginnel.ServiceID, m
 	opts := sdk.DialOptions{Destination: net.JoinHostPort(meta.Name, strconv.Itoa(int(meta.Port)))}
 	if meta.Source.IsValid() {
 		opts.Source = meta.Source.String()
+	}
+	if meta.Protocol == string(ginnel.UDP) {
+		if meta.Port == dnsPort {
+			opts.Answered = askedTime
+		}
+		conn, err := o.client.DialPacket(ctx, service, opts)
+		if err != nil {
+			return nil, err
+		}
+		return conn, nil
 	}
 	conn, err := o.client.DialService(ctx, service, opts)
 	if err != nil {
@@ -48,10 +60,18 @@ func (o overClient) Services() (current []ginnel.Service, changed <-chan struct{
 	return current, changed
 }
 
+// How long flows of DNS stay when all questions have their answers: the program
+// may ask once more at once, and its question may be on its way to the server.
+const (
+	dnsPort      = 53
+	askedTime    = 200 * time.Millisecond
+	answeredTime = time.Second
+)
+
 // Host hosts service by a client until ctx ends: what comes is forwarded to
-// address. A dial is answered only when the connection to address stands; what
-// keeps that from standing is what the dial fails with. A check of opts without
-// an address checks this one.
+// address, streams to a "tcp:" one, datagrams to a "udp:" one. A dial is answered
+// only when the connection to address stands; what keeps that from standing is
+// what the dial fails with. A check of opts without an address checks this one.
 func Host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, address ginnel.Address, opts sdk.ListenOptions, cfg ForwardConfig) error {
 	if opts.Check != nil && opts.Check.Address == "" {
 		check := *opts.Check
@@ -66,16 +86,27 @@ func Host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, add
 		return conn, nil
 	}
 	cfg.Connect = func(_ context.Context, accepted net.Conn) (net.Conn, error) {
-		if conn, ok := accepted.(*sdk.Conn); ok {
+		if conn, ok := accepted.(interface{ Backend() io.Closer }); ok {
 			if backend, ok := conn.Backend().(net.Conn); ok {
 				return backend, nil
 			}
 		}
 		return nil, fmt.Errorf("BUG: connection of %s without its backend", service)
 	}
-	listener, err := client.Listen(string(service), opts)
+	listener, err := listen(client, service, address, opts)
 	if err != nil {
 		return fmt.Errorf("host %s: %w", service, err)
 	}
 	return Forward(ctx, listener, address, cfg)
+}
+
+// listen hosts service for what is carried to address.
+func listen(client *sdk.Client, service ginnel.ServiceID, address ginnel.Address, opts sdk.ListenOptions) (net.Listener, error) {
+	if address.Scheme() != string(ginnel.UDP) {
+		return client.Listen(string(service), opts)
+	}
+	if strings.HasSuffix(string(address), ":53") {
+		opts.Answered = answeredTime
+	}
+	return client.ListenPacket(string(service), opts)
 }

@@ -479,7 +479,7 @@ func TestConnect_Codes(t *testing.T) {
 		want    ginnel.Code
 	}{
 		{t.Context(), ginnel.Address("tcp:" + gone.Addr().String()), ginnel.RouterErrConnRefused},
-		{t.Context(), "udp:127.0.0.1:1", ginnel.RouterErrMisconfiguredTerminator},
+		{t.Context(), "tls:127.0.0.1:1", ginnel.RouterErrMisconfiguredTerminator},
 		{cancelled, "tcp:127.0.0.1:1", ginnel.Cancelled},
 		{expired, "tcp:127.0.0.1:1", ginnel.RouterErrDialTimedOut},
 	} {

@@ -1475,6 +1475,7 @@ type Dial struct {
 	Explain       bool                   `protobuf:"varint,9,opt,name=explain,proto3" json:"explain,omitempty"`
 	Source        string                 `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`           // address of the program, for the host to see
 	Destination   string                 `protobuf:"bytes,11,opt,name=destination,proto3" json:"destination,omitempty"` // what the program asked for: HOST:PORT
+	Protocol      string                 `protobuf:"bytes,12,opt,name=protocol,proto3" json:"protocol,omitempty"`       // what the circuit shall carry, as ginnel.Protocol; empty: tcp
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1586,6 +1587,13 @@ func (x *Dial) GetDestination() string {
 	return ""
 }
 
+func (x *Dial) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
 // Resume is signed by the client's identity, domain "ginnel/resume/1".
 type Resume struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1674,6 +1682,7 @@ type Bind struct {
 	Cost          int64                  `protobuf:"varint,5,opt,name=cost,proto3" json:"cost,omitempty"`
 	Precedence    uint32                 `protobuf:"varint,6,opt,name=precedence,proto3" json:"precedence,omitempty"` // as ginnel.Precedence
 	Nonce         []byte                 `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`            // 16 bytes
+	Protocol      string                 `protobuf:"bytes,8,opt,name=protocol,proto3" json:"protocol,omitempty"`      // what the host takes; empty: tcp
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1757,6 +1766,13 @@ func (x *Bind) GetNonce() []byte {
 	return nil
 }
 
+func (x *Bind) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
 // Attach is signed by the host's identity, domain "ginnel/attach/1": from now on
 // the circuit's host end is found at this edge router.
 type Attach struct {
@@ -1835,6 +1851,8 @@ type Ticket struct {
 	DialHash      []byte                 `protobuf:"bytes,10,opt,name=dial_hash,json=dialHash,proto3" json:"dial_hash,omitempty"` // SHA-256 of the Dial's payload
 	Revision      int64                  `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"`                // store revision of the decision
 	Issued        int64                  `protobuf:"varint,12,opt,name=issued,proto3" json:"issued,omitempty"`
+	Protocol      string                 `protobuf:"bytes,13,opt,name=protocol,proto3" json:"protocol,omitempty"`            // what the circuit carries; empty: tcp
+	IdleMs        uint32                 `protobuf:"varint,14,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"` // of datagrams: after how long without one an end closes; 0: its default
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1949,6 +1967,20 @@ func (x *Ticket) GetRevision() int64 {
 func (x *Ticket) GetIssued() int64 {
 	if x != nil {
 		return x.Issued
+	}
+	return 0
+}
+
+func (x *Ticket) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *Ticket) GetIdleMs() uint32 {
+	if x != nil {
+		return x.IdleMs
 	}
 	return 0
 }
@@ -5313,7 +5345,7 @@ const file_ginnel_proto_rawDesc = "" +
 	"controller\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x14\n" +
 	"\x05clock\x18\x03 \x01(\x03R\x05clock\x12\x14\n" +
-	"\x05nonce\x18\x04 \x01(\fR\x05nonce\"\xc4\x02\n" +
+	"\x05nonce\x18\x04 \x01(\fR\x05nonce\"\xe0\x02\n" +
 	"\x04Dial\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x16\n" +
@@ -5327,14 +5359,15 @@ const file_ginnel_proto_rawDesc = "" +
 	"\aexplain\x18\t \x01(\bR\aexplain\x12\x16\n" +
 	"\x06source\x18\n" +
 	" \x01(\tR\x06source\x12 \n" +
-	"\vdestination\x18\v \x01(\tR\vdestination\"\xb9\x01\n" +
+	"\vdestination\x18\v \x01(\tR\vdestination\x12\x1a\n" +
+	"\bprotocol\x18\f \x01(\tR\bprotocol\"\xb9\x01\n" +
 	"\x06Resume\x12+\n" +
 	"\x06ticket\x18\x01 \x01(\v2\x13.ginnel.wire.SignedR\x06ticket\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x16\n" +
 	"\x06router\x18\x03 \x01(\tR\x06router\x121\n" +
 	"\baudience\x18\x04 \x01(\v2\x15.ginnel.wire.AudienceR\baudience\x12\x1f\n" +
 	"\vdeadline_ms\x18\x05 \x01(\rR\n" +
-	"deadlineMs\"\xb8\x01\n" +
+	"deadlineMs\"\xd4\x01\n" +
 	"\x04Bind\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x16\n" +
@@ -5344,11 +5377,12 @@ const file_ginnel_proto_rawDesc = "" +
 	"\n" +
 	"precedence\x18\x06 \x01(\rR\n" +
 	"precedence\x12\x14\n" +
-	"\x05nonce\x18\a \x01(\fR\x05nonce\"i\n" +
+	"\x05nonce\x18\a \x01(\fR\x05nonce\x12\x1a\n" +
+	"\bprotocol\x18\b \x01(\tR\bprotocol\"i\n" +
 	"\x06Attach\x12+\n" +
 	"\x06ticket\x18\x01 \x01(\v2\x13.ginnel.wire.SignedR\x06ticket\x12\x16\n" +
 	"\x06router\x18\x02 \x01(\tR\x06router\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xc2\x02\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xf7\x02\n" +
 	"\x06Ticket\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\anetwork\x18\x02 \x01(\tR\anetwork\x12\x18\n" +
@@ -5364,7 +5398,9 @@ const file_ginnel_proto_rawDesc = "" +
 	"\tdial_hash\x18\n" +
 	" \x01(\fR\bdialHash\x12\x1a\n" +
 	"\brevision\x18\v \x01(\x03R\brevision\x12\x16\n" +
-	"\x06issued\x18\f \x01(\x03R\x06issued\"\xbc\x01\n" +
+	"\x06issued\x18\f \x01(\x03R\x06issued\x12\x1a\n" +
+	"\bprotocol\x18\r \x01(\tR\bprotocol\x12\x17\n" +
+	"\aidle_ms\x18\x0e \x01(\rR\x06idleMs\"\xbc\x01\n" +
 	"\x05Token\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x0e\n" +

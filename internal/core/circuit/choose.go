@@ -74,7 +74,10 @@ const StartRetry = time.Second
 // heard of every router yet: it does not know that there is nothing, so BUSY
 // stands in place of what says so. Other errors stay as they are.
 func WhileStarting(err *ginnel.DialError) *ginnel.DialError {
-	unsure := []ginnel.Code{ginnel.NoTerminators, ginnel.NoOnlineTerminators, ginnel.NoTerminatorForInstance, ginnel.NoPath}
+	unsure := []ginnel.Code{
+		ginnel.NoTerminators, ginnel.NoOnlineTerminators, ginnel.NoTerminatorForInstance, ginnel.NoPath,
+		ginnel.RouterErrMisconfiguredTerminator, // of this protocol, as far as is known
+	}
 	if !slices.Contains(unsure, err.Code) {
 		return err
 	}

@@ -60,14 +60,18 @@ func rank(a, b Costed) int {
 }
 
 // Eligible gives the candidates that a circuit can have, best first: those with
-// the asked instance (empty: any) on a router that can be reached and takes new
-// circuits. When there
-// are none the error says why.
-func Eligible(candidates []Candidate, instance string) ([]Costed, *ginnel.DialError) {
+// the asked protocol and instance (empty: any) on a router that can be reached
+// and takes new circuits. When there are none the error says why.
+func Eligible(candidates []Candidate, q Query) ([]Costed, *ginnel.DialError) {
 	var out []Costed
-	matching, quiesced, online := 0, 0, 0
+	protocol := cmp.Or(q.Protocol, ginnel.TCP)
+	carrying, matching, quiesced, online := 0, 0, 0, 0
 	for _, c := range candidates {
-		if instance != "" && c.Instance != instance {
+		if c.Carries() != protocol {
+			continue
+		}
+		carrying++
+		if q.Instance != "" && c.Instance != q.Instance {
 			continue
 		}
 		matching++
@@ -88,12 +92,14 @@ func Eligible(candidates []Candidate, instance string) ([]Costed, *ginnel.DialEr
 		return out, nil
 	case len(candidates) == 0:
 		return nil, ginnel.Errorf(ginnel.NoTerminators, "the service has no terminators")
+	case carrying == 0:
+		return nil, ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "the service has no terminator for %s, only for the other protocol", protocol)
 	case matching == 0:
-		return nil, ginnel.Errorf(ginnel.NoTerminatorForInstance, "no terminator has instance %q", instance)
+		return nil, ginnel.Errorf(ginnel.NoTerminatorForInstance, "no terminator has instance %q", q.Instance)
 	case online == 0 && quiesced > 0:
-		return nil, ginnel.Errorf(ginnel.NoOnlineTerminators, "every terminator's router is quiesced or not connected: %s", routers(candidates, instance))
+		return nil, ginnel.Errorf(ginnel.NoOnlineTerminators, "every terminator's router is quiesced or not connected: %s", routers(candidates, q))
 	case online == 0:
-		return nil, ginnel.Errorf(ginnel.NoOnlineTerminators, "no terminator's router is connected: %s", routers(candidates, instance))
+		return nil, ginnel.Errorf(ginnel.NoOnlineTerminators, "no terminator's router is connected: %s", routers(candidates, q))
 	}
-	return nil, ginnel.Errorf(ginnel.NoPath, "no path to any terminator's router: %s", routers(candidates, instance))
+	return nil, ginnel.Errorf(ginnel.NoPath, "no path to any terminator's router: %s", routers(candidates, q))
 }

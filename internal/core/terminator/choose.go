@@ -16,6 +16,7 @@ import (
 type Query struct {
 	Strategy ginnel.Strategy // empty: Smartrouting
 	Instance string          // empty: any
+	Protocol ginnel.Protocol // empty: TCP
 	// Sticky is the terminator that the client had last; for the strategy Sticky.
 	Sticky ginnel.TerminatorID
 }
@@ -28,7 +29,7 @@ func Choose(candidates []Candidate, q Query, rng *rand.Rand) (eligible []Costed,
 	if !q.Strategy.Valid() {
 		return nil, 0, ginnel.Errorf(ginnel.InvalidStrategy, "unknown strategy %q", q.Strategy)
 	}
-	eligible, err = Eligible(candidates, q.Instance)
+	eligible, err = Eligible(candidates, q)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -72,11 +73,11 @@ func weighted(class []Costed, rng *rand.Rand) int {
 
 func share(c Costed) float64 { return 1 / max(c.Total.Float(), 1) }
 
-// routers names the egress routers of the candidates with the instance, each once.
-func routers(candidates []Candidate, instance string) string {
+// routers names the egress routers of the candidates that fit, each once.
+func routers(candidates []Candidate, q Query) string {
 	var ids []string
 	for _, c := range candidates {
-		if instance == "" || c.Instance == instance {
+		if c.Carries() == cmp.Or(q.Protocol, ginnel.TCP) && (q.Instance == "" || c.Instance == q.Instance) {
 			ids = append(ids, string(c.Router))
 		}
 	}
