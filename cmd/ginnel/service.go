@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -55,7 +56,7 @@ func newServiceCreateCmd() *cobra.Command {
 	strategy := cmd.Flags().String("strategy", string(ginnel.Smartrouting), "smartrouting, weighted, random or sticky")
 	attempts := attemptsFlag(cmd)
 	intercepts := cmd.Flags().StringArray("intercept", nil, "[tcp:|udp:]NAME:PORT or NAME:FIRST-LAST that programs connect to; *.NAME for all below it")
-	idle := cmd.Flags().Duration("idle-timeout", 0, "after how long without a datagram a UDP circuit ends (default 60s)")
+	idle := idleFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		i, err := parseIntercepts(*intercepts)
 		if err != nil {
@@ -73,6 +74,10 @@ func newServiceCreateCmd() *cobra.Command {
 	return cmd
 }
 
+func idleFlag(cmd *cobra.Command) *time.Duration {
+	return cmd.Flags().Duration("idle-timeout", 0, "after how long without a datagram a UDP circuit ends; 0: 60s")
+}
+
 func attemptsFlag(cmd *cobra.Command) *int {
 	return cmd.Flags().Int("attempts", 0, "most attempts of a dial; 0: 3")
 }
@@ -88,7 +93,7 @@ func newServiceUpdateCmd() *cobra.Command {
 	roles := flags.StringArray("role", nil, `its roles; "" for none`)
 	strategy := flags.String("strategy", "", "smartrouting, weighted, random or sticky")
 	intercepts := flags.StringArray("intercept", nil, `what programs connect to, all of it, as for create; "" for nothing`)
-	attempts := attemptsFlag(cmd)
+	attempts, idle := attemptsFlag(cmd), idleFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		i, err := parseIntercepts(named(*intercepts))
 		if err != nil {
@@ -110,6 +115,9 @@ func newServiceUpdateCmd() *cobra.Command {
 		}
 		if flags.Changed("attempts") {
 			change.Attempts = *attempts
+		}
+		if flags.Changed("idle-timeout") {
+			change.IdleTimeout = ginnel.Duration(*idle)
 		}
 		if err := c.Services().Update(ctx, args[0], change); err != nil {
 			return err

@@ -27,6 +27,7 @@ to unchanged programs, until it is interrupted.
 
   ginnel tunnel run --identity alice.json --dns 127.0.0.1:5353 --socks 127.0.0.1:1080
   ginnel tunnel run --identity alice.json --listen 127.0.0.1:5432=db.internal:5432
+  ginnel tunnel run --identity alice.json --listen udp:127.0.0.1:5300=dns.internal:53
   ginnel tunnel run --identity bob.json --host web=tcp:127.0.0.1:8080
   ginnel tunnel run --identity alice.json --dns 127.0.0.1:53 --zone internal --intercept --host-dns auto
 
@@ -64,7 +65,7 @@ func newTunnelRunCmd() *cobra.Command {
 	identityFlag(cmd, &f.identity)
 	flags.StringVar(&f.dns, "dns", "", "HOST:PORT at which to answer names, UDP and TCP")
 	flags.StringVar(&f.socks, "socks", "", "HOST:PORT of a SOCKS5 and HTTP CONNECT proxy")
-	flags.StringArrayVar(&f.listens, "listen", nil, "HOST:PORT=NAME:PORT: a listener whose connections all go to one name")
+	flags.StringArrayVar(&f.listens, "listen", nil, "[udp:]HOST:PORT=NAME:PORT: a listener whose connections, or datagrams, all go to one name")
 	flags.StringVar(&f.hostDNS, "host-dns", "", "make this host ask us: auto, resolved (systemd-resolved) or file (resolv.conf)")
 	flags.StringArrayVar(&f.zones, "zone", nil, "a zone in which no names exist but ours")
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "HOST:PORT of a resolver for all other names")
@@ -131,7 +132,7 @@ func (f tunnelFlags) config() (tunnel.Config, []hostFlag, error) {
 	for _, text := range f.listens {
 		listen, target, ok := strings.Cut(text, "=")
 		if !ok {
-			return cfg, nil, usagef("--listen %s: want HOST:PORT=NAME:PORT", text)
+			return cfg, nil, usagef("--listen %s: want HOST:PORT=NAME:PORT or udp:HOST:PORT=NAME:PORT", text)
 		}
 		cfg.Proxies = append(cfg.Proxies, tunnel.Proxy{Listen: listen, Target: target})
 	}

@@ -26,7 +26,7 @@ var ErrPrivileges = errors.New("this takes root or CAP_NET_ADMIN: run as root, o
 // Config says what to intercept.
 type Config struct {
 	Range   netip.Prefix // synthetic addresses, IPv4
-	Sockets int          // most listeners at a time; 0: 4096
+	Sockets int          // most listeners at a time, and as many for datagrams; 0: 4096
 	Log     *slog.Logger // nil: nothing is logged
 }
 
@@ -34,6 +34,7 @@ type Config struct {
 // called from any goroutine.
 type Interceptor struct {
 	sockets *sockets
+	packets *packetSockets
 	undo    func() error // removes what Open made; safe to call twice
 }
 
@@ -48,6 +49,7 @@ func Open(cfg Config) (*Interceptor, error) {
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Interceptor{
 		sockets: newSockets(cfg.Range, cmp.Or(cfg.Sockets, 4096), log),
+		packets: newPacketSockets(cfg.Range, cmp.Or(cfg.Sockets, 4096), log),
 		undo:    sync.OnceValue(undo),
 	}, nil
 }
@@ -61,9 +63,18 @@ func (i *Interceptor) Set(wanted []netip.AddrPort) error { return i.sockets.set(
 // where the program wanted to go. Closing it ends all listening.
 func (i *Interceptor) Listener() net.Listener { return i.sockets }
 
+// SetPackets makes taking datagrams at exactly what wanted says, as Set does for
+// connections.
+func (i *Interceptor) SetPackets(wanted []netip.AddrPort) error { return i.packets.set(wanted) }
+
+// Packets gives the intercepted datagrams. Closing it ends taking them.
+func (i *Interceptor) Packets() PacketSocket { return i.packets }
+
 // Close ends all listening and gives the range back. Connections that are
 // still open no longer work then.
-func (i *Interceptor) Close() error { return errors.Join(i.sockets.Close(), i.undo()) }
+func (i *Interceptor) Close() error {
+	return errors.Join(i.sockets.Close(), i.packets.Close(), i.undo())
+}
 
 // Cleanup removes what a killed process left and reports how much that was.
 // It refuses while another tunneler is running.

@@ -49,8 +49,9 @@ func (t *Tunnel) namesChanged(live []dns.Binding) {
 	if t.intercept == nil {
 		return
 	}
-	wanted, err := endpoints(live, func(name string) []dns.PortRange { return t.names.Ports(name, "tcp") })
-	if err := errors.Join(err, t.intercept.Set(wanted)); err != nil {
+	streams, err := endpoints(live, func(name string) []dns.PortRange { return t.names.Ports(name, "tcp") })
+	datagrams, err2 := endpoints(live, func(name string) []dns.PortRange { return t.names.Ports(name, "udp") })
+	if err := errors.Join(err, err2, t.intercept.Set(streams), t.intercept.SetPackets(datagrams)); err != nil {
 		t.log.Warn("some services are not intercepted", "err", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 // server serves the connections of all front ends.
 type server struct {
 	connector *connector
+	flows     *flows
 	handshake time.Duration // in which a proxy's client has said where to
 	log       *slog.Logger
 }
@@ -90,14 +91,18 @@ func (s *server) socks(ctx context.Context, conn net.Conn) error {
 	if _, err := conn.Write([]byte{socksVersion, socksNoAuth}); err != nil {
 		return err
 	}
-	host, port, err := readSOCKSRequest(conn)
+	request, err := readSOCKSRequest(conn)
 	var refusal *socksError
 	if err != nil && !errors.As(err, &refusal) {
 		return err
 	}
+	if err == nil && request.command == socksAssociate {
+		s.associate(ctx, conn)
+		return nil
+	}
 	var fabric net.Conn
 	if err == nil {
-		fabric, err = s.connector.connect(ctx, host, port, conn.RemoteAddr())
+		fabric, err = s.connector.connect(ctx, request.host, request.port, conn.RemoteAddr())
 	}
 	s.answer(ctx, conn, fabric, appendSOCKSReply(nil, socksReplyFor(err)), err)
 	return nil

@@ -19,7 +19,8 @@ const (
 	socksNoAuth   = 0x00 // section 3
 	socksNoMethod = 0xFF
 
-	socksConnect = 0x01 // section 4
+	socksConnect   = 0x01 // section 4
+	socksAssociate = 0x03
 
 	socksIPv4   = 0x01 // section 5
 	socksDomain = 0x03
@@ -68,15 +69,23 @@ func readSOCKSMethods(r io.Reader) (noAuth bool, err error) {
 	return noAuth, nil
 }
 
+// socksRequest is a request: for CONNECT, where to; for UDP ASSOCIATE, where the
+// client says it will send from, which is not relied on.
+type socksRequest struct {
+	command byte
+	host    string
+	port    uint16
+}
+
 // readSOCKSRequest reads one request and not a byte more. A *socksError is
 // for the client; other errors end the connection.
-func readSOCKSRequest(r io.Reader) (host string, port uint16, err error) {
+func readSOCKSRequest(r io.Reader) (request socksRequest, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return "", 0, err
+		return request, err
 	}
 	if head[0] != socksVersion {
-		return "", 0, fmt.Errorf("socks: request of version %d, want 5", head[0])
+		return request, fmt.Errorf("socks: request of version %d, want 5", head[0])
 	}
 	var length int
 	switch head[3] {
@@ -87,29 +96,29 @@ func readSOCKSRequest(r io.Reader) (host string, port uint16, err error) {
 	case socksDomain:
 		var size [1]byte
 		if _, err := io.ReadFull(r, size[:]); err != nil {
-			return "", 0, err
+			return request, err
 		}
 		length = int(size[0])
 	default: // its length is unknown, so nothing more can be read
-		return "", 0, &socksError{socksBadAddressType, fmt.Sprintf("address type %d", head[3])}
+		return request, &socksError{socksBadAddressType, fmt.Sprintf("address type %d", head[3])}
 	}
 	rest := make([]byte, length+2)
 	if _, err := io.ReadFull(r, rest); err != nil {
-		return "", 0, err
+		return request, err
 	}
-	if head[1] != socksConnect {
-		return "", 0, &socksError{socksBadCommand, fmt.Sprintf("command %d, only CONNECT is known", head[1])}
+	if head[1] != socksConnect && head[1] != socksAssociate {
+		return request, &socksError{socksBadCommand, fmt.Sprintf("command %d, only CONNECT and UDP ASSOCIATE are known", head[1])}
 	}
-	host = string(rest[:length])
+	host := string(rest[:length])
 	if head[3] != socksDomain {
 		addr, _ := netip.AddrFromSlice(rest[:length])
 		host = addr.Unmap().String()
 	}
-	port = uint16(rest[length])<<8 | uint16(rest[length+1])
-	if host == "" || port == 0 {
-		return "", 0, &socksError{socksGeneralFailure, "host or port is empty"}
+	port := uint16(rest[length])<<8 | uint16(rest[length+1])
+	if head[1] == socksConnect && (host == "" || port == 0) {
+		return request, &socksError{socksGeneralFailure, "host or port is empty"}
 	}
-	return host, port, nil
+	return socksRequest{head[1], host, port}, nil
 }
 
 // appendSOCKSReply appends a reply. The bound address is all zero: what the

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +23,7 @@ import (
 
 // Proxy is a listener whose connections all go to one service.
 type Proxy struct {
-	Listen string // HOST:PORT, the port may be 0
+	Listen string // HOST:PORT, the port may be 0; udp:HOST:PORT for datagrams
 	Target string // NAME:PORT of a service
 }
 
@@ -41,6 +43,7 @@ type Config struct {
 	Intercept  bool    // take connections to synthetic addresses; Linux, needs CAP_NET_ADMIN
 
 	Connections int           // most per front end at a time; 0: 1024
+	Flows       int           // most of datagrams at a time, half of them from one address; 0: 4096
 	Handshake   time.Duration // in which a proxy's client has said where to; 0: 10 s
 	DialTimeout time.Duration // 0: 10 s
 	Grace       time.Duration // left to connections when Run ends; 0: none
@@ -52,7 +55,7 @@ type Config struct {
 type Addresses struct {
 	DNS     string
 	SOCKS   string
-	Proxies []string // in the order of Config.Proxies
+	Proxies []string // in the order of Config.Proxies, "udp:" before those for datagrams
 }
 
 // Tunnel carries the connections of programs to services. Make it with Open,
@@ -66,6 +69,8 @@ type Tunnel struct {
 	host      *hostdns.Host          // nil: it was not told to ask us
 	intercept *intercept.Interceptor // nil: nothing is intercepted
 	fronts    []*frontEnd
+	packetAt  []*packetFront // likewise for datagrams
+	flows     *flows
 	addresses Addresses
 	ready     chan struct{}
 }
@@ -107,8 +112,10 @@ func Open(cfg Config) (t *Tunnel, err error) {
 }
 
 func (t *Tunnel) openFronts() error {
+	c := &connector{t.cfg.Dialer, t.names, cmp.Or(t.cfg.DialTimeout, 10*time.Second)}
+	t.flows = newFlows(c, t.cfg.Flows, t.log)
 	s := &server{
-		connector: &connector{t.cfg.Dialer, t.names, cmp.Or(t.cfg.DialTimeout, 10*time.Second)},
+		connector: c, flows: t.flows,
 		handshake: cmp.Or(t.cfg.Handshake, 10*time.Second),
 		log:       t.log,
 	}
@@ -125,7 +132,16 @@ func (t *Tunnel) openFronts() error {
 		if err != nil {
 			return fmt.Errorf("proxy %s: target: %w", p.Listen, err)
 		}
-		listener, err := net.Listen("tcp", p.Listen)
+		if at, ok := strings.CutPrefix(p.Listen, "udp:"); ok {
+			socket, err := listenPackets(at)
+			if err != nil {
+				return fmt.Errorf("proxy for %s: %w", p.Target, err)
+			}
+			t.addresses.Proxies = append(t.addresses.Proxies, "udp:"+socket.conn.LocalAddr().String())
+			t.addPackets("proxy for "+p.Target, socket, toFixed(host, port))
+			continue
+		}
+		listener, err := net.Listen("tcp", strings.TrimPrefix(p.Listen, "tcp:"))
 		if err != nil {
 			return fmt.Errorf("proxy for %s: %w", p.Target, err)
 		}
@@ -134,8 +150,13 @@ func (t *Tunnel) openFronts() error {
 	}
 	if t.intercept != nil {
 		t.addFront("intercept", t.intercept.Listener(), s.toOriginal)
+		t.addPackets("intercept of datagrams", t.intercept.Packets(), toSent)
 	}
 	return nil
+}
+
+func (t *Tunnel) addPackets(name string, socket intercept.PacketSocket, target func(netip.AddrPort) (string, uint16)) {
+	t.packetAt = append(t.packetAt, &packetFront{name: name, socket: socket, flows: t.flows, log: t.log, target: target})
 }
 
 func (t *Tunnel) addFront(name string, listener net.Listener, serve func(context.Context, net.Conn)) {
@@ -147,6 +168,9 @@ func (t *Tunnel) addFront(name string, listener net.Listener, serve func(context
 
 // Addresses gives where the Tunnel listens.
 func (t *Tunnel) Addresses() Addresses { return t.addresses }
+
+// Flows counts the flows of datagrams.
+func (t *Tunnel) Flows() FlowStats { return t.flows.stats() }
 
 // Names gives the resolver, to ask it which names are known.
 func (t *Tunnel) Names() *dns.Resolver { return t.names }
@@ -160,7 +184,7 @@ func (t *Tunnel) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
-	ends := make(chan error, len(t.fronts)+2)
+	ends := make(chan error, len(t.fronts)+len(t.packetAt)+2)
 	start := func(run func(context.Context) error) {
 		running.Go(func() {
 			err := run(ctx)
@@ -175,6 +199,9 @@ func (t *Tunnel) Run(ctx context.Context) error {
 		start(func(ctx context.Context) error { return t.names.Serve(ctx, t.packets, t.queries) })
 	}
 	for _, f := range t.fronts {
+		start(f.run)
+	}
+	for _, f := range t.packetAt {
 		start(f.run)
 	}
 	running.Wait()
@@ -225,6 +252,9 @@ func (t *Tunnel) close() error {
 	}
 	for _, f := range t.fronts {
 		_ = f.listener.Close()
+	}
+	for _, f := range t.packetAt {
+		_ = f.socket.Close()
 	}
 	if t.packets != nil {
 		_ = t.packets.Close()

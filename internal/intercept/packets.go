@@ -1,0 +1,175 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intercept
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// PacketSocket takes the datagrams of programs and gives them answers that seem
+// to come from where the programs sent theirs to. WriteTo may be called from any
+// goroutine, ReadFrom by one at a time.
+type PacketSocket interface {
+	// ReadFrom gives the next datagram: from is the program's end, to the address
+	// that it was sent to. What buf has no room for is lost. The error is
+	// net.ErrClosed once the socket is closed.
+	ReadFrom(buf []byte) (n int, from, to netip.AddrPort, err error)
+	// WriteTo sends a datagram to a program; from is the address that the program
+	// sent to. It does not wait for the network.
+	WriteTo(buf []byte, from, to netip.AddrPort) error
+	// Close ends ReadFrom and WriteTo.
+	Close() error
+}
+
+// waiting is how many datagrams wait for ReadFrom before the system has to keep
+// them, and drops what it has no room for.
+const waiting = 64
+
+// room holds a datagram.
+type room [1 << 16]byte
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// packet is a datagram that waits for ReadFrom.
+type packet struct {
+	room     *room
+	size     int
+	from, to netip.AddrPort
+}
+
+// packetSockets is a set of UDP sockets, one for each address and port, that
+// looks like one.
+type packetSockets struct {
+	pool  netip.Prefix
+	limit int
+	log   *slog.Logger
+
+	arrived chan packet
+	done    chan struct{} // closed by Close
+	loops   sync.WaitGroup
+
+	mu     sync.RWMutex
+	open   map[netip.AddrPort]*net.UDPConn // guarded by mu
+	closed bool                            // guarded by mu
+}
+
+func newPacketSockets(pool netip.Prefix, limit int, log *slog.Logger) *packetSockets {
+	return &packetSockets{
+		pool: pool, limit: limit, log: log,
+		arrived: make(chan packet, waiting), done: make(chan struct{}),
+		open: make(map[netip.AddrPort]*net.UDPConn),
+	}
+}
+
+// set closes the sockets that are not wanted and opens those that are missing.
+// Each is bound to one address: a service's port takes the datagrams of programs
+// that ask for the service, and no others.
+func (s *packetSockets) set(wanted []netip.AddrPort) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return net.ErrClosed
+	}
+	want := make(map[netip.AddrPort]bool, len(wanted))
+	for _, at := range wanted {
+		want[at] = true
+	}
+	for at, socket := range s.open {
+		if !want[at] {
+			_ = socket.Close()
+			delete(s.open, at)
+		}
+	}
+	var problems []error
+	over := 0
+	for at := range want {
+		switch {
+		case s.open[at] != nil:
+		case !s.pool.Contains(at.Addr()):
+			problems = append(problems, fmt.Errorf("%s is not in the range %s", at, s.pool))
+		case len(s.open) >= s.limit:
+			over++
+		default:
+			socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+			if err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			s.open[at] = socket
+			s.loops.Go(func() { s.receiveLoop(socket, at) })
+		}
+	}
+	if over > 0 {
+		problems = append(problems, fmt.Errorf("%d addresses and ports for datagrams are more than the %d that can be listened on", len(want), s.limit))
+	}
+	return errors.Join(problems...)
+}
+
+// receiveLoop hands on the datagrams of one socket until that is closed. It
+// holds memory only while one is there.
+func (s *packetSockets) receiveLoop(socket *net.UDPConn, at netip.AddrPort) {
+	there := readable(socket)
+	for there() {
+		r := rooms.Get().(*room)
+		n, from, err := socket.ReadFromUDPAddrPort(r[:])
+		if err != nil {
+			rooms.Put(r)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue // of one datagram, such as an ICMP error
+		}
+		select {
+		case s.arrived <- packet{r, n, from, at}:
+		case <-s.done:
+			rooms.Put(r)
+			return
+		}
+	}
+}
+
+// ReadFrom gives the next datagram to any of the addresses.
+func (s *packetSockets) ReadFrom(buf []byte) (n int, from, to netip.AddrPort, err error) {
+	select {
+	case p := <-s.arrived:
+		n = copy(buf, p.room[:p.size])
+		rooms.Put(p.room)
+		return n, p.from, p.to, nil
+	case <-s.done:
+		return 0, from, to, net.ErrClosed
+	}
+}
+
+// WriteTo answers a program from the address that it sent to.
+func (s *packetSockets) WriteTo(buf []byte, from, to netip.AddrPort) error {
+	s.mu.RLock()
+	socket := s.open[from]
+	s.mu.RUnlock()
+	if socket == nil {
+		return fmt.Errorf("answer from %s: %w", from, net.ErrClosed)
+	}
+	_, err := socket.WriteToUDPAddrPort(buf, to)
+	return err
+}
+
+// Close closes all sockets and waits for their loops.
+func (s *packetSockets) Close() error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+		for at, socket := range s.open {
+			_ = socket.Close()
+			delete(s.open, at)
+		}
+	}
+	s.mu.Unlock()
+	s.loops.Wait()
+	return nil
+}
