@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
 	"github.com/ginnel/ginnel/sdk"
 )
@@ -59,8 +60,12 @@ func explanationText(e api.Explanation) string {
 	if e.Resume > 0 {
 		what = fmt.Sprintf("resume %d", e.Resume)
 	}
+	service := string(e.Service)
+	if e.Protocol == ginnel.UDP { // a stream goes without saying
+		service += " (udp)"
+	}
 	var b explainer
-	b.line(5, what, "circuit %s: service %s (%s) for %s over %s, at %s", e.Circuit, e.Service, e.Protocol, e.Client, e.Ingress, e.At.Format(time.RFC3339))
+	b.line(5, what, "circuit %s: service %s for %s over %s, at %s", e.Circuit, service, e.Client, e.Ingress, e.At.Format(time.RFC3339))
 	b.weighed(x)
 	end := "end to end with " + e.Peer
 	if e.Cause != "" {

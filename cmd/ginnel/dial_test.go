@@ -35,7 +35,7 @@ func TestUseOfTheFabricsCommands(t *testing.T) {
 		{[]string{"tunnel", "run"}, 2, "nothing to do"},
 		{[]string{"tunnel", "run", "--socks", "127.0.0.1:0"}, 2, "--identity"},
 		{[]string{"tunnel", "run", "--host", "web"}, 2, "--host"},
-		{[]string{"tunnel", "run", "--host", "web=udp:127.0.0.1:53"}, 2, "--host"},
+		{[]string{"tunnel", "run", "--host", "web=tls:127.0.0.1:53"}, 2, "--host"},
 		{[]string{"tunnel", "run", "--listen", "127.0.0.1:1"}, 2, "--listen"},
 		{[]string{"tunnel", "run", "--upstream", "resolver"}, 2, "--upstream"},
 		{[]string{"tunnel", "run", "--range", "100.64.0.0"}, 2, "--range"},
