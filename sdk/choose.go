@@ -48,20 +48,40 @@ func bools(a, b bool) int {
 	return 1
 }
 
+// nearlyAs reports whether c is as good as b but for a gain that is not worth a
+// switch, times so much.
+func (c candidate) nearlyAs(b candidate, times time.Duration) bool {
+	if c.failed != b.failed || (c.rtt == 0) != (b.rtt == 0) {
+		return false
+	}
+	gain := c.rtt - b.rtt
+	return gain <= times*switchGain || gain <= times*c.rtt/switchShare
+}
+
 // choose gives the edge router to use, given the one that was used before, if
 // any. There must be a candidate. It changes nothing that it is given.
-func choose(before ginnel.RouterID, all []candidate) ginnel.RouterID {
+//
+// pick, if not nil, spreads: where there is a choice to make, it gives the number
+// of one among n candidates that are nearly as good as the best. One that was
+// chosen so may have been behind already: it stays until it is so twice as far.
+func choose(before ginnel.RouterID, all []candidate, pick func(n int) int) ginnel.RouterID {
 	best := slices.MinFunc(all, rank)
-	i := slices.IndexFunc(all, func(c candidate) bool { return c.id == before })
-	if i < 0 {
+	patience := time.Duration(1)
+	if pick != nil {
+		patience = 2
+	}
+	var near []ginnel.RouterID
+	for _, c := range all {
+		if c.id == before && c.nearlyAs(best, patience) {
+			return before
+		}
+		if c.nearlyAs(best, 1) {
+			near = append(near, c.id)
+		}
+	}
+	if pick == nil {
 		return best.id
 	}
-	old := all[i]
-	if old.failed != best.failed || (old.rtt == 0) != (best.rtt == 0) {
-		return best.id
-	}
-	if gain := old.rtt - best.rtt; gain > switchGain && gain > old.rtt/switchShare {
-		return best.id
-	}
-	return before
+	slices.Sort(near)
+	return near[pick(len(near))]
 }

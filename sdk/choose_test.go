@@ -34,7 +34,7 @@ func TestChoose(t *testing.T) {
 		{"leaves one without a sample", "a", []candidate{{"a", 0, false}, {"b", 50 * ms, false}}, "b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := choose(tt.before, tt.all); got != tt.want {
+			if got := choose(tt.before, tt.all, nil); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
@@ -49,7 +49,7 @@ func TestL42_NoiseSwitchesNothing(t *testing.T) {
 		used, switches := ginnel.RouterID(""), 0
 		for i := range 300 { // every 2 s for ten minutes
 			ra, rb := a.Add(10*ms+noise()), b.Add(10*ms+noise())
-			now := choose(used, []candidate{{"a", ra, false}, {"b", rb, false}})
+			now := choose(used, []candidate{{"a", ra, false}, {"b", rb, false}}, nil)
 			if i > 0 && now != used {
 				switches++
 			}
@@ -57,6 +57,57 @@ func TestL42_NoiseSwitchesNothing(t *testing.T) {
 		}
 		if switches != 0 {
 			t.Errorf("seed %d: %d switches", seed, switches)
+		}
+	}
+}
+
+// Spread takes each of the near-equal routers about as often, and no other.
+func TestSpread(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	all := []candidate{
+		{"a", 20 * ms, false}, {"b", 22 * ms, false}, {"c", 21 * ms, false},
+		{"far", 25 * ms, false}, {"failed", 20 * ms, true}, {"unmeasured", 0, false},
+	}
+	const draws = 3000
+	got := map[ginnel.RouterID]int{}
+	for range draws {
+		got[choose("", all, rng.IntN)]++
+	}
+	for _, id := range []ginnel.RouterID{"a", "b", "c"} {
+		if n := got[id]; n < draws/3-150 || n > draws/3+150 { // 150: six standard deviations
+			t.Errorf("%s was taken %d times of %d", id, n, draws)
+		}
+		delete(got, id)
+	}
+	if len(got) > 0 {
+		t.Errorf("taken beside the near-equal ones: %v", got)
+	}
+}
+
+// What was chosen by chance stays through noise, and is left for the same reasons
+// as a choice without spread.
+func TestSpreadSticks(t *testing.T) {
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		noise := func() time.Duration { return time.Duration(rng.Int64N(int64(4*ms))) - 2*ms }
+		var a, b path.RTT
+		used, switches := ginnel.RouterID(""), 0
+		for i := range 300 {
+			ra, rb := a.Add(10*ms+noise()), b.Add(10*ms+noise())
+			now := choose(used, []candidate{{"a", ra, false}, {"b", rb, false}}, rng.IntN)
+			if i > 0 && now != used {
+				switches++
+			}
+			used = now
+		}
+		if switches != 0 {
+			t.Errorf("seed %d: %d switches", seed, switches)
+		}
+		if got := choose(used, []candidate{{used, 40 * ms, false}, {"z", 10 * ms, false}}, rng.IntN); got != "z" {
+			t.Errorf("seed %d: stays at %s, which is far now", seed, got)
+		}
+		if got := choose(used, []candidate{{used, 10 * ms, true}, {"z", 90 * ms, false}}, rng.IntN); got != "z" {
+			t.Errorf("seed %d: stays at %s, which failed", seed, got)
 		}
 	}
 }

@@ -49,6 +49,8 @@ type edges struct {
 	changed chan struct{}             // closed at the next change of what pick looks at
 	// chosen is the edge router used last for a service; "" is for no service.
 	chosen map[ginnel.ServiceID]ginnel.RouterID
+	// pickOne chooses among near-equal edge routers; nil: the best is taken.
+	pickOne func(n int) int
 }
 
 // edgeRouter is an edge router of the list.
@@ -70,6 +72,9 @@ func newEdges(c *Client, list []pki.EdgeRouter) *edges {
 		dialed:  make(map[ginnel.RouterID]*edge),
 		changed: make(chan struct{}),
 		chosen:  make(map[ginnel.ServiceID]ginnel.RouterID),
+	}
+	if c.opts.Spread {
+		e.pickOne = rand.IntN
 	}
 	cfg := dialer.Defaults()
 	cfg.MaxRetryInterval, cfg.DialDelay = maxRedial, 0
@@ -384,7 +389,7 @@ func (e *edges) look(w wish) (best *edge, hope time.Duration, changed <-chan str
 		}
 	}
 	if len(able) > 0 {
-		id := choose(e.chosen[w.service], able)
+		id := choose(e.chosen[w.service], able, e.pickOne)
 		e.chosen[w.service] = id
 		return e.routers[id].live, 0, nil, nil
 	}

@@ -54,6 +54,7 @@ func newDialCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	identityFlag(cmd, &f.identity)
+	spreadFlag(cmd)
 	flags.BoolVar(&f.explain, "explain", false, "tell how the connection comes about")
 	flags.StringVar(&f.instance, "instance", "", "the host that is bound under this name")
 	flags.StringVar(&f.sticky, "sticky", "", "token of an earlier connection, for the same host")
@@ -67,6 +68,11 @@ func newDialCmd() *cobra.Command {
 func identityFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "identity", "", "identity file (default $"+identityEnv+")")
 	proxyFlag(cmd)
+}
+
+// spreadFlag adds the flag that openClient reads, for commands that dial.
+func spreadFlag(cmd *cobra.Command) {
+	cmd.Flags().Bool("spread", false, "use any of the edge routers that are nearly as near as the nearest")
 }
 
 // openClient gives a client for the identity in a file. The file follows the
@@ -91,6 +97,11 @@ func openClientWith(cmd *cobra.Command, file string, opts sdk.Options) (*sdk.Cli
 	dial, err := proxyOf(cmd)
 	if err != nil {
 		return nil, err
+	}
+	if cmd.Flags().Lookup("spread") != nil {
+		if opts.Spread, err = cmd.Flags().GetBool("spread"); err != nil {
+			return nil, err
+		}
 	}
 	log := cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	opts.DialNetwork, opts.Log = dial, log

@@ -144,6 +144,7 @@ func newPerfClientCmd() *cobra.Command {
 	service := cmd.Flags().String("service", "", "the service, in place of an address")
 	var identity string
 	identityFlag(cmd, &identity)
+	spreadFlag(cmd)
 	only := flags.StringSlice("only", perfKinds(), "what to measure")
 	flags.IntVar(&c.streams, "streams", 1, "connections of up, down and both, in each direction")
 	flags.DurationVar(&c.duration, "duration", 3*time.Second, "how long each measurement takes")

@@ -63,6 +63,7 @@ func newTunnelRunCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	identityFlag(cmd, &f.identity)
+	spreadFlag(cmd)
 	flags.StringVar(&f.dns, "dns", "", "HOST:PORT at which to answer names, UDP and TCP")
 	flags.StringVar(&f.socks, "socks", "", "HOST:PORT of a SOCKS5 and HTTP CONNECT proxy")
 	flags.StringArrayVar(&f.listens, "listen", nil, "[udp:]HOST:PORT=NAME:PORT: a listener whose connections, or datagrams, all go to one name")

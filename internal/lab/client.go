@@ -62,6 +62,12 @@ func (n *clientNode) start(ctx context.Context) (err error) {
 	client, err := sdk.New(identity, sdk.Options{
 		DialNetwork: func(ctx context.Context, _, address string) (net.Conn, error) { return g.Dial(ctx, address) },
 		Log:         n.lab.log.With("node", n.name),
+		Spread:      slices.ContainsFunc(n.tunnels, func(t Tunneler) bool { return t.Spread }),
+		Renewed: func(i *sdk.Identity) {
+			if err := i.Save(path); err != nil {
+				n.lab.log.Warn("identity file not written", "node", n.name, "err", err)
+			}
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("identity %s: %w", n.name, err)

@@ -153,6 +153,8 @@ type Tunneler struct {
 	Upstreams []string `yaml:"upstreams"`
 	Proxy     []Proxy  `yaml:"proxy"`
 	SOCKS     string   `yaml:"socks"`
+	// Spread is sdk.Options.Spread, of all that the identity runs.
+	Spread bool `yaml:"spread"`
 }
 
 // Proxy is a listener for one name and port.
