@@ -283,6 +283,44 @@ func TestL69_NoController(t *testing.T) {
 	})
 }
 
+// A controller that does not know for sure, out of an old cache, says BUSY: another
+// one is asked at once, whichever of them came first.
+func TestL45_AnotherControllerKnows(t *testing.T) {
+	for _, stale := range []string{"c1", "c2"} {
+		inBubble(t, func(t *testing.T) {
+			w := newWorld(t, "r1")
+			w.also = []string{"c2"}
+			alice := w.client("alice")
+			echo(t, w.client("bob"), "echo", ListenOptions{})
+			w.mu.Lock()
+			w.judge = func(d *wire.Dial) *wire.Failure {
+				if d.GetAudience().GetController() == stale {
+					return wire.FailureOf(&ginnel.DialError{Code: ginnel.Busy, Message: "old", RetryAfter: ginnel.Duration(time.Second)})
+				}
+				return nil
+			}
+			w.mu.Unlock()
+			began := time.Now()
+			for range 20 {
+				conn, err := alice.Dial(within10s(t), "echo")
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = conn.Close()
+			}
+			if took := time.Since(began); took >= 100*time.Millisecond {
+				t.Errorf("took %s", took)
+			}
+			w.mu.Lock()
+			w.judge = func(*wire.Dial) *wire.Failure { return fail(ginnel.NotAuthorized, "no dial policy") }
+			w.mu.Unlock()
+			if _, err := alice.Dial(within10s(t), "echo"); codeOf(t, err) != ginnel.NotAuthorized {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 func TestBusyIsAskedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, "r1")

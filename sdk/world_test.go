@@ -38,7 +38,8 @@ type world struct {
 	ctrl *pki.Credential
 
 	mu        sync.Mutex
-	boot      string // of the controller; empty: no router has a channel to it
+	boot      string   // of the controller; empty: no router has a channel to it
+	also      []string // other controllers, which are the same one by other names
 	routers   map[string]*fakeRouter
 	binds     map[string]fakeBind // by terminator
 	circuits  map[string]*fakeCircuit
@@ -102,7 +103,7 @@ type fakeRow struct {
 
 func newWorld(t *testing.T, routers ...string) *world {
 	t.Helper()
-	ca, err := pki.NewCA("test.example", time.Now())
+	ca, err := pki.NewCA("test.example", time.Now().AddDate(-1, 0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +231,11 @@ func (w *world) controllers() *wire.Controllers {
 	if w.boot == "" {
 		return &wire.Controllers{}
 	}
-	return &wire.Controllers{Controllers: []*wire.ControllerInfo{{Id: "c1", Boot: w.boot, Clock: time.Now().UnixNano()}}}
+	list := new(wire.Controllers)
+	for _, id := range append([]string{"c1"}, w.also...) {
+		list.Controllers = append(list.Controllers, &wire.ControllerInfo{Id: id, Boot: w.boot, Clock: time.Now().UnixNano()})
+	}
+	return list
 }
 
 // serve is one edge connection.

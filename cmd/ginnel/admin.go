@@ -4,9 +4,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -82,6 +84,19 @@ func connectTLS(cmd *cobra.Command, base string) (*api.Client, error) {
 	identity, err := pki.ReadIdentity(file)
 	if err != nil {
 		return nil, err
+	}
+	if now := time.Now(); now.After(pki.RenewAt(identity.Credential.Leaf)) {
+		renewed, err := renewAdmin(cmd.Context(), file, identity, net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "443")))
+		if err != nil && now.After(identity.Credential.Leaf.NotAfter) {
+			return nil, withHint(fmt.Errorf("the certificate in %s has ended, and is not renewed: %w", file, err),
+				"up to 30 days after its end the controller renews it; later, enroll again: ginnel identity token NAME")
+		}
+		if err != nil {
+			if err := writeText(cmd.ErrOrStderr(), fmt.Sprintf("ginnel: the certificate in %s is not renewed: %s\n", file, err)); err != nil {
+				return nil, err
+			}
+		}
+		identity = renewed
 	}
 	holder := pki.NewHolder(identity.Credential)
 	return api.NewClient(&http.Client{Transport: &http.Transport{

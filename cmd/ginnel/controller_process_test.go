@@ -5,12 +5,15 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
+	"github.com/ginnel/ginnel/internal/pki"
 )
 
 // newController gives a network that is a controller only.
@@ -97,6 +100,13 @@ func TestAdministrationOverTLS(t *testing.T) {
 	watch.out.has("r1 Dialing -> NeedsDial") // again and again
 	watch.stop()
 
+	// A certificate that has ended is renewed on the way.
+	n.lapse("C/admin.json")
+	admin.run("service", "list")
+	if i, err := pki.ReadIdentity(n.path("C/admin.json")); err != nil || time.Now().After(i.Credential.Leaf.NotAfter) {
+		t.Errorf("not renewed in the file: %v", err)
+	}
+
 	// A router that dials, and its token, go over the same port.
 	n.keep("r2.token", "router", "create", "r2")
 	n.run("router", "init", "--dir", "R2", "--token", "r2.token")
@@ -111,4 +121,28 @@ func TestAdministrationOverTLS(t *testing.T) {
 	n.run("router", "delete", "r1") // the one that listens
 	n.keep("alice.token", "identity", "create", "alice")
 	n.refused(1, "names no edge router", "identity", "enroll", "alice.token")
+}
+
+// lapse gives the identity in a file a certificate that ended a minute ago.
+func (n *network) lapse(file string) {
+	n.Helper()
+	must := func(err error) {
+		n.Helper()
+		if err != nil {
+			n.Fatal(err)
+		}
+	}
+	i, err := pki.ReadIdentity(n.path(file))
+	must(err)
+	cert, err := os.ReadFile(n.path("C/" + pki.CAFile))
+	must(err)
+	key, err := os.ReadFile(n.path("C/" + caKeyFile))
+	must(err)
+	ca, err := pki.LoadCA(cert, key)
+	must(err)
+	leaf, err := ca.IssueFor(time.Now(), -time.Minute, i.Credential.Self, i.Credential.Key.Public())
+	must(err)
+	i.Credential, err = pki.NewCredential(i.Credential.Key, leaf, ca.Cert)
+	must(err)
+	must(pki.WriteIdentity(n.path(file), i))
 }

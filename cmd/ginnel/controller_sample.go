@@ -44,6 +44,10 @@ dialer:
   # Whether to dial at all.
   #enabled: true
 
+# How long the certificates are valid that are issued from now on. Each is renewed
+# by itself when two thirds of that are over.
+#certificateLife: 2160h
+
 # debug, info, warn or error.
 #logLevel: info
 `

@@ -20,8 +20,12 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/dialer"
+	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/transport"
 )
+
+// maxCertificateLife is that of the CA, about.
+const maxCertificateLife = 10 * 365 * 24 * time.Hour
 
 // Config is a controller's configuration file. Start from DefaultConfig; what a
 // file does not name keeps its default.
@@ -39,13 +43,17 @@ type Config struct {
 	Groups []string `yaml:"groups"`
 	// Dialer says how routers are dialed. Default: dialer.Defaults.
 	Dialer dialer.Config `yaml:"dialer"`
+	// CertificateLife is how long the certificates are valid that this controller
+	// issues, its own included, from now on; each is renewed when two thirds are
+	// over. A second to ten years. Default: 90 days.
+	CertificateLife time.Duration `yaml:"certificateLife"`
 	// LogLevel is debug, info, warn or error. Default: info.
 	LogLevel slog.Level `yaml:"logLevel"`
 }
 
 // DefaultConfig gives the configuration of a controller that has no file.
 func DefaultConfig() Config {
-	return Config{Groups: []string{ginnel.DefaultGroup}, Dialer: dialer.Defaults()}
+	return Config{Groups: []string{ginnel.DefaultGroup}, Dialer: dialer.Defaults(), CertificateLife: pki.LeafLife}
 }
 
 // Validate reports everything that is wrong, joined, each a *dialer.KeyError;
@@ -73,6 +81,9 @@ func (c Config) Validate() error {
 	}
 	for _, g := range c.Groups {
 		refuse("groups", ginnel.CheckName(g))
+	}
+	if c.CertificateLife < time.Second || c.CertificateLife > maxCertificateLife {
+		refuse("certificateLife", fmt.Errorf("%s: want 1s to %s", c.CertificateLife, maxCertificateLife))
 	}
 	return errors.Join(append(all, prefixed("dialer.", c.Dialer.Validate())...)...)
 }
@@ -154,6 +165,9 @@ func decodeConfig(text []byte) (c Config, err error) {
 	if c.Groups == nil {
 		c.Groups = DefaultConfig().Groups
 	}
+	if c.CertificateLife == 0 {
+		c.CertificateLife = DefaultConfig().CertificateLife
+	}
 	if reflect.ValueOf(c.Dialer).IsZero() {
 		c.Dialer = dialer.Defaults()
 		c.Dialer.Groups = nil
@@ -172,7 +186,7 @@ func (e *valueError) Error() string { return fmt.Sprintf("%q: want %s", e.text, 
 
 // located finds the key with the value in the text.
 func (e *valueError) located(text []byte) error {
-	keys := []string{"logLevel"}
+	keys := []string{"logLevel", "certificateLife"}
 	for field := range reflect.TypeFor[dialer.Config]().Fields() {
 		keys = append(keys, "dialer."+field.Tag.Get("yaml"))
 	}

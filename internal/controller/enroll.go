@@ -110,7 +110,7 @@ func (c *Controller) enroll(ctx context.Context, cs tls.ConnectionState, req *wi
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := c.ca.Issue(now(), grant.Peer, grant.Public)
+	leaf, err := c.ca.IssueFor(now(), c.settings.Load().certificateLife, grant.Peer, grant.Public)
 	if err != nil {
 		return nil, err
 	}

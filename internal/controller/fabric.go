@@ -429,11 +429,15 @@ func costed(t ginnel.Terminator, row *terminatorRow, at time.Time) terminator.Ca
 }
 
 // allowed reports why a bound terminator is no candidate, or nil: its host must
-// be enabled, have the key that signed, and be let to host the service there.
+// be enabled, have the key that signed, with a certificate that is still valid, and
+// be let to host the service there.
 func (t *terminatorRow) allowed(r rules, service ginnel.Service) *ginnel.DialError {
 	host, ok := r.Identities().Get(t.spec.Host)
 	if !ok || host.Disabled || host.Key != t.key {
 		return ginnel.Errorf(ginnel.NotAuthenticated, "identity %s is not known, disabled, or has another key", t.spec.Host)
+	}
+	if now().After(t.ends) {
+		return ginnel.Errorf(ginnel.NotAuthenticated, "identity %s has not signed its bind again: the certificate ended at %s", t.spec.Host, t.ends.UTC().Format(time.RFC3339))
 	}
 	router, ok := r.Routers().Get(t.spec.Router)
 	if !ok {

@@ -57,12 +57,12 @@ func NewCredential(ca *pki.CA, peer ginnel.Peer) (*pki.Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	return issue(ca, peer, key)
+	return issue(ca, pki.LeafLife, peer, key)
 }
 
 // issue makes a credential for a key.
-func issue(ca *pki.CA, peer ginnel.Peer, key *ecdsa.PrivateKey) (*pki.Credential, error) {
-	leaf, err := ca.Issue(now(), peer, key.Public())
+func issue(ca *pki.CA, life time.Duration, peer ginnel.Peer, key *ecdsa.PrivateKey) (*pki.Credential, error) {
+	leaf, err := ca.IssueFor(now(), life, peer, key.Public())
 	if err != nil {
 		return nil, err
 	}

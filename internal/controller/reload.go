@@ -5,6 +5,7 @@ package controller
 
 import (
 	"slices"
+	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/dialer"
@@ -17,14 +18,16 @@ type settings struct {
 	dialer dialer.Config
 	// out is where dials of routers begin.
 	out transport.Network
+	// certificateLife is that of certificates issued from now on.
+	certificateLife time.Duration
 }
 
 func newSettings(cfg Config, network transport.Network) *settings {
-	return &settings{dialer: cfg.Dialer, out: cfg.DialProxy.Network(network)}
+	return &settings{dialer: cfg.Dialer, out: cfg.DialProxy.Network(network), certificateLife: cfg.CertificateLife}
 }
 
 // Reconfigure takes another configuration while the controller runs: how, in
-// which groups and through which proxy it dials. Delays that are planned stay as
+// which groups and through which proxy it dials, and how long certificates live. Delays that are planned stay as
 // they are; routers whose addresses are others now are looked at anew. It gives
 // the keys that differ and count only from the next start on. LogLevel is the
 // business of whoever made the log. On an error nothing has changed.

@@ -30,7 +30,7 @@ func (c *Controller) renewOwn(ctx context.Context) {
 		}
 		if err := c.renewNow(); err != nil {
 			c.log.Error("own certificate not renewed", "err", err)
-			if !pause(ctx, renewRetry) {
+			if !pause(ctx, pki.RenewPause(c.holder.Load().Leaf, now(), renewRetry)) {
 				return
 			}
 		}
@@ -39,7 +39,7 @@ func (c *Controller) renewOwn(ctx context.Context) {
 
 func (c *Controller) renewNow() error {
 	old := c.holder.Load()
-	renewed, err := issue(c.ca, old.Self, old.Key)
+	renewed, err := issue(c.ca, c.settings.Load().certificateLife, old.Self, old.Key)
 	if err != nil {
 		return err
 	}

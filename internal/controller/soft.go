@@ -49,6 +49,8 @@ type (
 		bound     bool              // by a Bind, which was verified
 		spec      ginnel.Terminator // of the Bind
 		key       string            // that signed the Bind
+		leaf      []byte            // of the key, as in the Bind
+		ends      time.Time         // of the leaf, and so of the Bind
 		dynamic   terminator.Dynamic
 		checked   bool // its health
 		unhealthy bool
@@ -124,7 +126,9 @@ func loadOf(t *wire.TerminatorState) terminator.Load {
 }
 
 // readTerminator verifies the Bind of a terminator, unless the router has
-// reported it before. Whether it is allowed is judged whenever it is used.
+// reported it before. Whether it is allowed is judged whenever it is used. A Bind
+// is good for as long as the certificate that it was signed with; hosts sign again
+// when they have renewed theirs.
 func (c *Controller) readTerminator(from ginnel.RouterID, t *wire.TerminatorState) (*terminatorRow, error) {
 	row := &terminatorRow{
 		id:        ginnel.TerminatorID(t.GetId()),
@@ -140,8 +144,10 @@ func (c *Controller) readTerminator(from ginnel.RouterID, t *wire.TerminatorStat
 	if len(row.id) == 0 || len(row.id) > maxID {
 		return nil, fmt.Errorf("terminator with an id of %d bytes", len(row.id))
 	}
-	if known := c.fabric.terminator(from, row.id); known != nil && known.bound {
-		row.bound, row.spec, row.key, row.at = true, known.spec, known.key, known.at
+	known := c.fabric.terminator(from, row.id)
+	if known != nil && known.bound && (t.GetBind() == nil || bytes.Equal(known.leaf, t.GetBind().GetLeaf())) {
+		row.bound, row.spec, row.at = true, known.spec, known.at
+		row.key, row.leaf, row.ends = known.key, known.leaf, known.ends
 		return row, nil
 	}
 	if t.GetBind() == nil {
@@ -165,7 +171,7 @@ func (c *Controller) readTerminator(from ginnel.RouterID, t *wire.TerminatorStat
 	case b.GetPrecedence() > uint32(ginnel.Failed) || b.GetCost() < 0:
 		return nil, fmt.Errorf("terminator %s: bind with cost %d, precedence %d", row.id, b.GetCost(), b.GetPrecedence())
 	}
-	row.bound, row.key = true, signer.KeyHash
+	row.bound, row.key, row.leaf, row.ends = true, signer.KeyHash, t.GetBind().GetLeaf(), signer.Leaf.NotAfter
 	row.spec = ginnel.Terminator{
 		ID: row.id, Service: ginnel.ServiceID(b.GetService()), Router: from, Host: host, Instance: b.GetInstance(),
 		StaticCost: ginnel.Cost(b.GetCost()), Precedence: ginnel.Precedence(b.GetPrecedence()),

@@ -46,7 +46,7 @@ func newControllerNode(l *Lab, c Controller) (*controllerNode, error) {
 		}
 		cfg.Listen = ginnel.Address("tls:" + hostport)
 	}
-	holder, err := l.credential(ginnel.Peer{Role: ginnel.RoleController, ID: c.Name})
+	holder, err := l.credential(ginnel.Peer{Role: ginnel.RoleController, ID: c.Name}, cfg.CertificateLife)
 	if err != nil {
 		return nil, err
 	}

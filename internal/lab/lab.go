@@ -143,12 +143,12 @@ func (l *Lab) openStore(ctx context.Context) (err error) {
 }
 
 // credential issues a certificate as `controller init` does for its own.
-func (l *Lab) credential(p ginnel.Peer) (*pki.Holder, error) {
+func (l *Lab) credential(p ginnel.Peer, life time.Duration) (*pki.Holder, error) {
 	key, err := pki.NewKey()
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := l.ca.Issue(time.Now(), p, key.Public())
+	leaf, err := l.ca.IssueFor(time.Now(), life, p, key.Public())
 	if err != nil {
 		return nil, err
 	}

@@ -113,10 +113,15 @@ func (ca *CA) KeyPEM() (Secret, error) { return EncodeKeyPEM(ca.key) }
 // String names the CA without its key.
 func (ca *CA) String() string { return "CA of " + string(ca.Network) }
 
-// Issue makes a leaf that names peer and is about pub, an ECDSA P-256 key. It
-// is valid from an hour before now for 90 days, but not longer than the CA.
-// That peer may have it is for the caller to know.
+// Issue makes a leaf of LeafLife; see IssueFor.
 func (ca *CA) Issue(now time.Time, peer ginnel.Peer, pub crypto.PublicKey) (*x509.Certificate, error) {
+	return ca.IssueFor(now, LeafLife, peer, pub)
+}
+
+// IssueFor makes a leaf that names peer and is about pub, an ECDSA P-256 key. It
+// is valid from an hour before now until life after it, but not longer than the
+// CA. That peer may have it is for the caller to know.
+func (ca *CA) IssueFor(now time.Time, life time.Duration, peer ginnel.Peer, pub crypto.PublicKey) (*x509.Certificate, error) {
 	if err := CheckPeer(peer); err != nil {
 		return nil, err
 	}
@@ -127,7 +132,7 @@ func (ca *CA) Issue(now time.Time, peer ginnel.Peer, pub crypto.PublicKey) (*x50
 		return nil, fmt.Errorf("%w: CA of %s is valid from %s to %s", ErrExpired, ca.Network,
 			ca.Cert.NotBefore.Format(time.RFC3339), ca.Cert.NotAfter.Format(time.RFC3339))
 	}
-	end := now.Add(LeafLife)
+	end := now.Add(life)
 	if end.After(ca.Cert.NotAfter) {
 		end = ca.Cert.NotAfter
 	}

@@ -137,9 +137,16 @@ func TestLoadCA(t *testing.T) {
 func TestRenewal(t *testing.T) {
 	const day = 24 * time.Hour
 	leaf := mustIssue(t, mustCA(t, testNetwork), router("r1"), testNow()).Leaf
-	life := LeafLife + Backdate
-	if got, want := RenewAt(leaf), leaf.NotBefore.Add(life*2/3); !got.Equal(want) {
+	if got, want := RenewAt(leaf), testNow().Add(60*day); !got.Equal(want) {
 		t.Errorf("renewed at %v, want %v", got, want)
+	}
+	for after, want := range map[time.Duration]time.Duration{
+		0: time.Hour, 89 * day: time.Hour, 90*day - 10*time.Minute: 30 * time.Second,
+		90*day - 5*time.Second: time.Second, 90 * day: 10 * time.Second, 100 * day: 10 * time.Second,
+	} {
+		if got := RenewPause(leaf, testNow().Add(after), time.Hour); got != want {
+			t.Errorf("pause %v after issue: %v, want %v", after, got, want)
+		}
 	}
 	for after, want := range map[time.Duration]bool{
 		-2 * time.Hour: false, 0: true, 100 * day: true, 120 * day: true, 120*day + time.Second: false,

@@ -20,7 +20,8 @@ const circuitServerName = "circuit.ginnel.internal"
 // service. The ClientHello is made before there is a ticket, so ticket is asked
 // once the host's first bytes are in: it gives the verified ticket of this dial
 // (OpenTicket, CheckTicketForClient), or why there is none. Only a leaf that is
-// the ticket's peer is accepted, on resumed sessions too.
+// the ticket's peer, and valid when the config is made, is accepted, on resumed
+// sessions too.
 //
 // Sessions are kept in cache, which may be shared by all dials of a process:
 // one for each service, that of its last peer. Nil: no resumption.
@@ -29,6 +30,9 @@ func CircuitClientConfig(
 	cache tls.ClientSessionCache, ticket func() (*wire.Ticket, error),
 ) *tls.Config {
 	cfg := circuitConfig(now)
+	// A session that is resumed has the host's certificate of an earlier dial, which
+	// was valid when this one chose it.
+	began := now()
 	cfg.ServerName = circuitServerName
 	if cache != nil {
 		cfg.SessionTicketsDisabled = false
@@ -40,7 +44,7 @@ func CircuitClientConfig(
 		if err != nil {
 			return fmt.Errorf("ticket of a circuit to %s: %w", service, err)
 		}
-		return h.Load().verifyCircuit(cs, now(), TicketPeer(t))
+		return h.Load().verifyCircuit(cs, began, TicketPeer(t))
 	}
 	return cfg
 }
@@ -61,7 +65,7 @@ func NewCircuitServer(h *Holder, now func() time.Time) *CircuitServer {
 
 // Config is for the host's end of the TLS inside the circuit of t, a verified
 // ticket (OpenTicket, CheckTicketForPeer). Only a leaf that is the ticket's
-// client is accepted, on resumed sessions too.
+// client, and valid when the config is made, is accepted, on resumed sessions too.
 func (s *CircuitServer) Config(t *wire.Ticket) *tls.Config {
 	cfg := circuitConfig(s.now)
 	cfg.SessionTicketsDisabled = false
@@ -71,9 +75,9 @@ func (s *CircuitServer) Config(t *wire.Ticket) *tls.Config {
 	// Not one of the stricter kinds: they know nothing of our CA, and would
 	// refuse to resume sessions that they did not verify themselves.
 	cfg.ClientAuth = tls.RequireAnyClientCert
-	client := TicketClient(t)
+	client, began := TicketClient(t), s.now() // as at the other end
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
-		return s.holder.Load().verifyCircuit(cs, s.now(), client)
+		return s.holder.Load().verifyCircuit(cs, began, client)
 	}
 	return cfg
 }
@@ -85,7 +89,7 @@ func circuitConfig(now func() time.Time) *tls.Config {
 }
 
 // verifyCircuit accepts the leaf of want only.
-func (c *Credential) verifyCircuit(cs tls.ConnectionState, now time.Time, want ginnel.Peer) error {
+func (c *Credential) verifyCircuit(cs tls.ConnectionState, at time.Time, want ginnel.Peer) error {
 	if err := checkALPN(cs, wire.ALPNCircuit); err != nil {
 		return err
 	}
@@ -96,7 +100,7 @@ func (c *Credential) verifyCircuit(cs tls.ConnectionState, now time.Time, want g
 	if err != nil {
 		return err
 	}
-	peer, err := VerifyLeaf(leaf, c.CA, now)
+	peer, err := VerifyLeaf(leaf, c.CA, at)
 	if err != nil {
 		return err
 	}

@@ -75,9 +75,22 @@ func (c *Credential) LogValue() slog.Value { return slog.StringValue(c.String())
 // MarshalText gives what String gives.
 func (c *Credential) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// RenewAt gives when a leaf is to be renewed: at two thirds of its life.
+// RenewAt gives when a leaf is to be renewed: at two thirds of its life, which
+// counts from its issue.
 func RenewAt(leaf *x509.Certificate) time.Time {
-	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 3 * 2)
+	issued := leaf.NotBefore.Add(Backdate)
+	return issued.Add(leaf.NotAfter.Sub(issued) / 3 * 2)
+}
+
+// RenewPause gives how long to wait after a renewal that failed, at most that
+// long: the less of the leaf's life is left the shorter, but a second at least,
+// and ten seconds once it has ended.
+func RenewPause(leaf *x509.Certificate, now time.Time, most time.Duration) time.Duration {
+	left := leaf.NotAfter.Sub(now)
+	if left <= 0 {
+		return min(most, 10*time.Second)
+	}
+	return min(most, max(left/20, time.Second))
 }
 
 // Renewable reports whether a leaf can still be renewed with the same key: up

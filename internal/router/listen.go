@@ -77,7 +77,7 @@ func (r *Router) acceptEnroll(ctx context.Context, t *tls.Conn) {
 	if !r.cfg.edge() || !r.self.ready() {
 		return
 	}
-	r.relayEnroll(ctx, t)
+	r.relayEnroll(ctx, t, len(t.ConnectionState().PeerCertificates) == 0)
 }
 
 // controllerDials tells by the certificate, which TLS has verified, who dialed:

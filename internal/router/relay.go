@@ -16,8 +16,11 @@ import (
 // Bounds of the byte streams that are relayed for enrollments.
 const (
 	relayStreams = 64
-	relayBytes   = 64 << 10 // each way
-	relayTime    = 10 * time.Second
+	// strangerStreams is how many of them those may have who show no certificate:
+	// their number is anybody's to choose, and must not keep others from renewing.
+	strangerStreams = 48
+	relayBytes      = 64 << 10 // each way
+	relayTime       = 10 * time.Second
 )
 
 // errRelaysFull: as many streams as may be are open.
@@ -26,17 +29,19 @@ var errRelaysFull = errors.New("too many enrollments at once")
 // relays are the byte streams between enrollees and controllers. What is in
 // them is for those two alone; the router carries it over a ctrl channel.
 type relays struct {
-	mu      sync.Mutex
-	last    uint64
-	streams map[uint64]*relay
+	mu        sync.Mutex
+	last      uint64
+	streams   map[uint64]*relay
+	strangers int // of streams
 }
 
 // relay is one stream. The channel's reading goroutine puts in what comes from
 // the controller; carry's two goroutines move bytes.
 type relay struct {
-	all *relays
-	id  uint64
-	ch  *ctrlChannel
+	all      *relays
+	id       uint64
+	ch       *ctrlChannel
+	stranger bool // it is for somebody without a certificate
 
 	mu     sync.Mutex
 	in     [][]byte // from the controller, not written yet
@@ -48,16 +53,29 @@ type relay struct {
 func newRelays() *relays { return &relays{streams: make(map[uint64]*relay)} }
 
 // open gives a new stream over a channel; nil: too many are open.
-func (rs *relays) open(ch *ctrlChannel) *relay {
+func (rs *relays) open(ch *ctrlChannel, stranger bool) *relay {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if len(rs.streams) >= relayStreams {
+	if len(rs.streams) >= relayStreams || stranger && rs.strangers >= strangerStreams {
 		return nil
 	}
 	rs.last++
-	s := &relay{all: rs, id: rs.last, ch: ch, wake: make(chan struct{}, 1)}
+	s := &relay{all: rs, id: rs.last, ch: ch, stranger: stranger, wake: make(chan struct{}, 1)}
 	rs.streams[s.id] = s
+	if stranger {
+		rs.strangers++
+	}
 	return s
+}
+
+// remove takes a stream out.
+func (rs *relays) remove(s *relay) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	delete(rs.streams, s.id)
+	if s.stranger {
+		rs.strangers--
+	}
 }
 
 // of gives the stream of a channel by its number.
@@ -96,13 +114,13 @@ func (rs *relays) channelGone(ch *ctrlChannel) {
 }
 
 // relayEnroll relays an identity's enrollment to a controller.
-func (r *Router) relayEnroll(ctx context.Context, c net.Conn) {
+func (r *Router) relayEnroll(ctx context.Context, c net.Conn, stranger bool) {
 	ch := r.ctrl.any()
 	if ch == nil {
 		r.log.Debug("enrollment not relayed", "remote", c.RemoteAddr().String(), "err", errNoController)
 		return
 	}
-	s := r.relays.open(ch)
+	s := r.relays.open(ch, stranger)
 	if s == nil {
 		r.log.Debug("enrollment not relayed", "remote", c.RemoteAddr().String(), "err", errRelaysFull)
 		return
@@ -170,9 +188,7 @@ func (s *relay) carry(ctx context.Context, c net.Conn, remote string) {
 	}
 	cancel()
 	<-closed
-	s.all.mu.Lock()
-	delete(s.all.streams, s.id)
-	s.all.mu.Unlock()
+	s.all.remove(s)
 	// A channel that does not take it is ending, and the stream with it.
 	_ = s.ch.conn.Notify(&wire.Message{Body: &wire.Message_RelayClose{RelayClose: &wire.RelayClose{Stream: s.id}}})
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// renewAgain is how long after a renewal that failed the next is tried.
+	// renewAgain is the longest wait after a renewal that failed.
 	renewAgain = time.Minute
 	// lookAgain bounds how long the loop trusts a timer: a machine that slept
 	// comes back with timers that are late.
@@ -52,7 +52,7 @@ func (e *enrollee) run(ctx context.Context) {
 		if err := e.renew(ctx, h); err != nil && ctx.Err() == nil {
 			e.r.log.Warn("renewal of the certificate", "until", h.Load().Leaf.NotAfter, "err", err)
 		}
-		timer.Reset(renewAgain)
+		timer.Reset(pki.RenewPause(h.Load().Leaf, time.Now(), renewAgain))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -79,7 +79,7 @@ func (e *enrollee) renew(ctx context.Context, h *pki.Holder) error {
 	}
 	near, far := net.Pipe()
 	defer near.Close()
-	stream := e.r.relays.open(ch)
+	stream := e.r.relays.open(ch, false)
 	if stream == nil {
 		return errRelaysFull
 	}
