@@ -51,6 +51,10 @@ func (c *Controller) verifyRequest(signed *wire.Signed, domain string, from ginn
 	return identity, c.checkAudience(m.GetAudience())
 }
 
+// clock is what signed requests are held against. It goes on evenly from the start
+// of this life: were the machine's clock set back, what was seen would pass again.
+func (c *Controller) clock() time.Time { return c.started.Add(time.Since(c.started)) }
+
 func failure(err *ginnel.DialError) *wire.Failure { return wire.FailureOf(err) }
 
 // known gives the identity that signed, if it is enabled and the key is its own.
@@ -71,7 +75,7 @@ func known(view *store.View, signer pki.Signer) (ginnel.Identity, *ginnel.DialEr
 // checkAudience refuses what was signed for another controller, another life of
 // this one, another time, or what was here before.
 func (c *Controller) checkAudience(a *wire.Audience) *wire.Failure {
-	at := time.Now()
+	at := c.clock()
 	off := at.Sub(time.Unix(0, a.GetClock())).Abs()
 	var why *ginnel.DialError
 	switch {

@@ -126,7 +126,7 @@ func (cs *channels) greet(ctx context.Context, conn *transport.Conn) (*channel, 
 		Self: string(c.id),
 		Hello: &wire.Hello{
 			Network: string(c.network), Boot: string(c.boot), Connection: number,
-			Clock: time.Now().UnixNano(), Groups: c.settings.Load().dialer.Groups,
+			Clock: c.clock().UnixNano(), Groups: c.settings.Load().dialer.Groups,
 		},
 		Decide: func(ctx context.Context, hello *wire.Hello) *wire.Verdict {
 			if refused = admitted(c.store.View(), id, conn.KeyHash()); refused != nil {

@@ -149,6 +149,7 @@ func TestL109_WrongAudience(t *testing.T) {
 	}{
 		{"another controller", func(a *wire.Audience) { a.Controller = "ctrl2" }},
 		{"an earlier life", func(a *wire.Audience) { a.Boot = "boot0" }},
+		{"a moment more than a minute ago", func(a *wire.Audience) { a.Clock -= time.Minute.Nanoseconds() + 1 }},
 		{"a minute ago", func(a *wire.Audience) { a.Clock -= (time.Minute + time.Second).Nanoseconds() }},
 		{"in a minute", func(a *wire.Audience) { a.Clock += (time.Minute + time.Second).Nanoseconds() }},
 	} {
@@ -164,6 +165,15 @@ func TestL109_WrongAudience(t *testing.T) {
 				}
 				w.dial(func(d *wire.Dial) { d.Audience.Clock = right.GetClock() }).response()
 			})
+		})
+	}
+}
+
+// A clock that is off by a minute, either way, is good enough.
+func TestClockWithinTheMinute(t *testing.T) {
+	for _, off := range []time.Duration{-time.Minute, time.Minute} {
+		inCircuitWorld(t, func(_ *testing.T, w *circuitWorld) {
+			w.dial(func(d *wire.Dial) { d.Audience.Clock += off.Nanoseconds() }).response()
 		})
 	}
 }

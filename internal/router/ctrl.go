@@ -264,10 +264,11 @@ func (c *ctrl) to(id ginnel.ControllerID) *ctrlChannel {
 	return nil
 }
 
-// info names the channel's controller, with its clock as of now.
+// info names the channel's controller, with its clock as of now: what has passed
+// since its Hello, however often this machine's clock was set meanwhile.
 func (ch *ctrlChannel) info() *wire.ControllerInfo {
 	return &wire.ControllerInfo{
-		Id: string(ch.controller), Boot: string(ch.boot), Clock: time.Now().Add(ch.offset).UnixNano(),
+		Id: string(ch.controller), Boot: string(ch.boot), Clock: ch.since.Add(time.Since(ch.since) + ch.offset).UnixNano(),
 	}
 }
 
