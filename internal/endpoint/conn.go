@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -187,6 +188,10 @@ func (c *Conn) Abort(code ginnel.Code, text string) {
 func (c *Conn) cause(err error) error {
 	if end := c.stream.Err(); end != nil && !errors.Is(err, io.EOF) {
 		return end
+	}
+	if local, ok := errors.AsType[*net.OpError](err); ok && local.Op == "local error" {
+		// TLS refuses what came: somebody on the way has changed it.
+		return fmt.Errorf("%w: what came is not what the other end sent: %w", ginnel.NotAuthenticated, err)
 	}
 	return err
 }
