@@ -1,0 +1,344 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lab_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/lab"
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/wire"
+	"github.com/ginnel/ginnel/sdk"
+)
+
+// lines is a log that can be searched.
+type lines struct {
+	mu   sync.Mutex
+	text []string
+}
+
+// Write takes one line.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, string(p))
+	return len(p), nil
+}
+
+// has reports whether one line has all of these words.
+func (l *lines) has(words ...string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.text {
+		all := true
+		for _, w := range words {
+			all = all && strings.Contains(line, w)
+		}
+		if all {
+			return nil
+		}
+	}
+	return fmt.Errorf("no line of the log has %q", words)
+}
+
+// attempt dials and gives what it ended with; nil if the service answered.
+func (w *world) attempt(c *sdk.Client, service string) error {
+	conn, err := w.dial(c, service)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	return echo(conn, "hello")
+}
+
+// resign gives a signed message anew, by another.
+func resign(c *pki.Credential, domain string, s *wire.Signed, m proto.Message) *wire.Signed {
+	if err := proto.Unmarshal(s.GetPayload(), m); err != nil {
+		panic(err)
+	}
+	signed, err := pki.Sign(c, domain, m)
+	if err != nil {
+		panic(err)
+	}
+	return signed
+}
+
+func readTicket(s *wire.Signed) *wire.Ticket {
+	t := new(wire.Ticket)
+	if err := proto.Unmarshal(s.GetPayload(), t); err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// TestL49_CompromisedIngress lets the edge router of a client do what it can: sign
+// dials, pass on another's, swap the ticket, forge one, answer as the peer, replay.
+// Each ends in NOT_AUTHENTICATED, and the controller notes what it can know.
+func TestL49_CompromisedIngress(t *testing.T) {
+	t.Parallel()
+	inCompromised(t, func(w *world, said *lines) {
+		in := w.compromise("r1", "alice")
+		alice := in.client("alice")
+		w.dialable(10*time.Second, alice, "echo")
+		carolFile, err := w.Identity("carol")
+		w.must(err)
+		carol, err := pki.ReadIdentity(carolFile)
+		w.must(err)
+
+		var old *wire.DialResponse  // of an earlier dial
+		var spent *wire.DialRequest // that was answered
+		undo := in.does(mischief{fromRouter: func(q, a *wire.Message) {
+			if d := a.GetDialResponse(); d != nil {
+				old, spent = proto.CloneOf(d), proto.CloneOf(q.GetDialRequest())
+			}
+		}})
+		w.must(w.attempt(alice, "echo"))
+		undo()
+
+		dialed := func(change func(d *wire.DialRequest)) mischief {
+			return mischief{toRouter: func(m *wire.Message) *wire.Message {
+				if d := m.GetDialRequest(); d != nil {
+					change(d)
+				}
+				return nil
+			}}
+		}
+		answers := func(change func(d *wire.Dial, r *wire.DialResponse)) mischief {
+			return mischief{fromRouter: func(q, a *wire.Message) {
+				if r := a.GetDialResponse(); r != nil {
+					d := new(wire.Dial)
+					w.must(proto.Unmarshal(q.GetDialRequest().GetDial().GetPayload(), d))
+					change(d, r)
+				}
+			}}
+		}
+		for _, tc := range []struct {
+			name string
+			mischief
+			says string // to the caller
+			told string // to the controller's log; empty: it cannot know
+		}{
+			{"signs a dial with its own key", dialed(func(d *wire.DialRequest) {
+				d.Dial = resign(in.self, wire.DomainDial, d.GetDial(), new(wire.Dial))
+			}), "router/r1 signed", "router/r1 signed"},
+			{"signs with another identity's key", dialed(func(d *wire.DialRequest) {
+				d.Dial = resign(carol.Credential, wire.DomainDial, d.GetDial(), new(wire.Dial))
+			}), "carol has signed", "carol has signed"},
+			{"changes the service", dialed(func(d *wire.DialRequest) {
+				body := new(wire.Dial)
+				w.must(proto.Unmarshal(d.GetDial().GetPayload(), body))
+				body.Service = "hosted"
+				d.Dial.Payload, err = proto.Marshal(body)
+				w.must(err)
+			}), "signature", "signature"},
+			{"replays a dial", dialed(func(d *wire.DialRequest) { d.Dial = spent.GetDial() }), "here before", "here before"},
+			{"swaps the ticket", answers(func(_ *wire.Dial, r *wire.DialResponse) {
+				r.Ticket, r.Circuit = old.GetTicket(), old.GetCircuit()
+			}), "another dial", ""},
+			{"swaps ticket and answer", answers(func(_ *wire.Dial, r *wire.DialResponse) {
+				r.Ticket, r.Circuit, r.Early = old.GetTicket(), old.GetCircuit(), old.GetEarly()
+			}), "another dial", ""},
+			{"changes the handshake", answers(func(_ *wire.Dial, r *wire.DialResponse) {
+				r.Early[40] ^= 1
+			}), "handshake", ""},
+			{"answers as itself, with the true ticket", answers(func(d *wire.Dial, r *wire.DialResponse) {
+				r.Early = flight(in.self, d.GetEarly(), readTicket(r.GetTicket()))
+			}), "wrong peer: it is router/r1", ""},
+			{"names itself as the peer, in a ticket of its own", answers(func(d *wire.Dial, r *wire.DialResponse) {
+				ticket := readTicket(r.GetTicket())
+				ticket.PeerRole, ticket.Peer = string(ginnel.RoleRouter), "r1"
+				r.Ticket, err = pki.SignTicket(in.self, ticket)
+				w.must(err)
+				r.Early = flight(in.self, d.GetEarly(), ticket)
+			}), "router/r1 signed", ""},
+		} {
+			undo := in.does(tc.mischief)
+			got := w.wantCode(w.attempt(alice, "echo"), ginnel.NotAuthenticated)
+			undo()
+			if !strings.Contains(got.Message, tc.says) {
+				t.Errorf("%s: %q does not say %q", tc.name, got.Message, tc.says)
+			}
+			if tc.told != "" {
+				w.eventually(5*time.Second, func() error {
+					return said.has("circuit set-up ended", "NOT_AUTHENTICATED", "router_id=r1", tc.told)
+				})
+			}
+			w.must(w.attempt(alice, "echo")) // it was that and nothing else
+		}
+
+		// At the same controller after its restart.
+		w.must(w.Kill("c1"))
+		w.must(w.Start("c1"))
+		w.ready(20 * time.Second)
+		undo = in.does(dialed(func(d *wire.DialRequest) { d.Dial = spent.GetDial() }))
+		got := w.wantCode(w.attempt(alice, "echo"), ginnel.NotAuthenticated)
+		undo()
+		if !strings.Contains(got.Message, "signed for controller") {
+			t.Errorf("replayed at a restarted controller: %q", got.Message)
+		}
+	})
+}
+
+// TestL107_CompromisedEgress lets the edge router of a hosting identity do what it
+// can: change the first bytes both ways, answer as itself, use another terminator
+// or ticket, keep the bind of a host that left. No byte reaches either program.
+func TestL107_CompromisedEgress(t *testing.T) {
+	t.Parallel()
+	inCompromised(t, func(w *world, _ *lines) {
+		out := w.compromise("r2", "carol")
+		carol := out.client("carol")
+		w.hostsLate(carol)
+		alice := w.client("alice")
+		w.dialable(10*time.Second, alice, "late")
+
+		var old *wire.HostDial
+		undo := out.does(mischief{toVictim: func(m *wire.Message) *wire.Message {
+			old = proto.CloneOf(m.GetHostDial())
+			return nil
+		}})
+		w.must(w.attempt(alice, "late"))
+		undo()
+
+		asks := func(change func(d *wire.HostDial)) mischief {
+			return mischief{toVictim: func(m *wire.Message) *wire.Message {
+				if d := m.GetHostDial(); d != nil {
+					change(d)
+				}
+				return nil
+			}}
+		}
+		asItself := mischief{toVictim: func(m *wire.Message) *wire.Message {
+			d := m.GetHostDial()
+			if d == nil {
+				return nil
+			}
+			early := flight(out.self, d.GetEarly(), readTicket(d.GetTicket()))
+			return &wire.Message{Body: &wire.Message_HostDialResult{HostDialResult: &wire.HostDialResult{Early: early}}}
+		}}
+		for _, tc := range []struct {
+			name string
+			mischief
+		}{
+			{"changes the client's first bytes", asks(func(d *wire.HostDial) { d.Early[40] ^= 1 })},
+			{"changes the host's first bytes", mischief{fromVictim: func(_, a *wire.Message) {
+				if r := a.GetHostDialResult(); r != nil {
+					r.Early[40] ^= 1
+				}
+			}}},
+			{"changes what comes behind the handshake", mischief{fromVictim: func(_, a *wire.Message) {
+				if r := a.GetHostDialResult(); r != nil {
+					r.Early[len(r.GetEarly())-1] ^= 1
+				}
+			}}},
+			{"answers as itself", asItself},
+			{"asks for another terminator", asks(func(d *wire.HostDial) { d.Terminator = "other" })},
+			{"brings the ticket of another circuit", asks(func(d *wire.HostDial) { d.Ticket = old.GetTicket() })},
+			{"brings the ticket and circuit of another", asks(func(d *wire.HostDial) {
+				d.Ticket, d.Circuit, d.Terminator, d.Early = old.GetTicket(), old.GetCircuit(), old.GetTerminator(), old.GetEarly()
+			})},
+			{"forges the ticket", asks(func(d *wire.HostDial) {
+				ticket := readTicket(d.GetTicket())
+				ticket.Client = "carol" // who may not dial it
+				signed, err := pki.SignTicket(out.self, ticket)
+				w.must(err)
+				d.Ticket = signed
+			})},
+		} {
+			undo := out.does(tc.mischief)
+			err := w.attempt(alice, "late")
+			undo()
+			if !errors.Is(err, ginnel.NotAuthenticated) && !errors.Is(err, ginnel.StaleGeneration) {
+				t.Errorf("%s: %v", tc.name, err)
+			}
+			w.must(w.attempt(alice, "late"))
+		}
+
+		// The host leaves; the router goes on to report its bind, and answers itself.
+		out.mu.Lock()
+		up := out.up
+		out.mu.Unlock()
+		w.must(carol.Close())
+		undo = out.does(asItself)
+		defer undo()
+		if up.Err() != nil {
+			t.Fatalf("the bind is gone: %v", up.Err())
+		}
+		w.wantCode(w.attempt(alice, "late"), ginnel.NotAuthenticated)
+	})
+}
+
+// TestL45_OneOfTwoControllersIsDead removes what allowed a circuit while one of two
+// controllers is dead, and while it comes back late: the circuit ends in time at
+// both ends, and no router lets it live on.
+func TestL45_OneOfTwoControllersIsDead(t *testing.T) {
+	t.Parallel()
+	w := open(t, strings.Replace(diamond, "{name: c1}", "{name: c1}, {name: c2}", 1), lab.Options{})
+	alice := w.client("alice")
+	for _, tc := range []struct {
+		name   string
+		change func() error
+		back   func() error
+	}{
+		{
+			"dial policy", func() error { return w.admin().Policies.Delete(t.Context(), "staff") },
+			func() error {
+				_, err := w.admin().Policies.Create(t.Context(), ginnel.Policy{ID: "staff", Kind: ginnel.DialPolicy, Identities: []string{"#staff"}, Services: []string{"#internal"}})
+				return err
+			},
+		},
+		{
+			"edge-router policy", func() error { return w.admin().Policies.Delete(t.Context(), "edge-alice") },
+			func() error {
+				_, err := w.admin().Policies.Create(t.Context(), ginnel.Policy{ID: "edge-alice", Kind: ginnel.EdgeRouterPolicy, Identities: []string{"@alice"}, Services: []string{"#all"}, Routers: []string{"@r1", "@r3"}})
+				return err
+			},
+		},
+	} {
+		ends := []*sdk.Conn{w.connect(alice, "hosted"), w.connect(alice, "echo")}
+		for _, conn := range ends {
+			w.must(echo(conn, "allowed"))
+		}
+		w.must(w.Kill("c2"))
+		w.must(tc.change())
+		w.took(5*time.Second, "the end of the circuits after the "+tc.name, func() {
+			for _, conn := range ends {
+				w.ends(conn, ginnel.Revoked)
+			}
+			w.eventually(5*time.Second, w.noCircuits)
+		})
+		w.must(w.Start("c2"))
+		w.must(tc.back())
+		w.ready(20 * time.Second)
+		w.dialable(15*time.Second, alice, "echo")
+		w.dialable(15*time.Second, alice, "hosted")
+	}
+
+	// All controllers are away from the routers when it happens: it counts as soon
+	// as one is back.
+	conn := w.connect(alice, "hosted")
+	w.must(w.Kill("c2"))
+	admin := w.admin()
+	w.must(w.Silence("c1"))
+	w.must(admin.Identities.Delete(t.Context(), "alice"))
+	w.must(w.Kill("c1"))
+	w.must(w.Start("c2"))
+	w.took(8*time.Second, "the end after one controller came back", func() { w.ends(conn, ginnel.Revoked) })
+	if err := w.attempt(alice, "echo"); err == nil {
+		t.Error("a deleted identity dialed")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := alice.DialService(ctx, "echo", sdk.DialOptions{}); err == nil {
+		t.Error("a deleted identity dialed")
+	}
+}
