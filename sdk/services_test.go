@@ -4,6 +4,7 @@
 package sdk
 
 import (
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,7 +125,9 @@ func TestForeignPagesAreSkipped(t *testing.T) {
 func TestL48_EdgeRouterReplacedByAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, "r1")
-		bob, alice := w.client("bob"), w.client("alice")
+		file := filepath.Join(t.TempDir(), "alice.json")
+		bob, alice := w.client("bob"), w.keeping(file, w.aged("alice", 0))
+		defer alice.Close()
 		l := echo(t, bob, "echo", ListenOptions{})
 		pass(5 * time.Second)
 		w.start("r2")
@@ -145,6 +148,14 @@ func TestL48_EdgeRouterReplacedByAnother(t *testing.T) {
 		_ = conn.Close()
 		if got := alice.Identity().held.EdgeRouters; len(got) != 1 || got[0].ID != "r2" {
 			t.Errorf("identity names %v", got)
+		}
+		// The file follows, for the program's next start.
+		kept, err := LoadIdentity(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := kept.held.EdgeRouters; len(got) != 1 || got[0].ID != "r2" {
+			t.Errorf("the file names %v", got)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -128,6 +129,15 @@ func TestRenewal(t *testing.T) {
 			return err
 		}
 		b.must(renew(alice, alice.Key))
+		// One that has ended gets in for this and nothing else.
+		leaf, err := b.ca.IssueFor(time.Now(), -time.Minute, alice.Self, alice.Key.Public())
+		b.must(err)
+		lapsed, err := pki.NewCredential(alice.Key, leaf, b.ca.Cert)
+		b.must(err)
+		b.must(renew(lapsed, alice.Key))
+		if err := b.visit(lapsed, "http/1.1"); err == nil {
+			t.Error("a certificate that has ended was let in to the API")
+		}
 		if renew(alice, newKey(t)) == nil {
 			t.Error("another key was certified")
 		}
@@ -139,6 +149,23 @@ func TestRenewal(t *testing.T) {
 			t.Error("a disabled identity renewed")
 		}
 	})
+}
+
+// visit connects to the controller's port and leaves.
+func (b *testbed) visit(c *pki.Credential, alpn string) error {
+	b.Helper()
+	cfg := pki.ClientConfig(pki.NewHolder(c), time.Now, ginnel.Peer{Role: ginnel.RoleController}, alpn)
+	conn, err := transport.Dial(b.Context(), b.net.Host("visitor"), "c1:1", cfg)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	b.must(conn.SetReadDeadline(time.Now().Add(time.Second)))
+	// In TLS 1.3 a refusal comes after the client's end is done.
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return nil
 }
 
 // freshRouter listens without a certificate until a controller enrolls it.

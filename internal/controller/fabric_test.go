@@ -87,6 +87,34 @@ func TestL108_BindWithoutPolicy(t *testing.T) {
 	})
 }
 
+// A bind is good for as long as the certificate that signed it, however long a
+// router goes on to report it; a host that has renewed signs again.
+func TestBindEndsWithItsCertificate(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r := b.router("r1", "tls:r1:1")
+		b.service("web")
+		host := b.identity("host")
+		b.policy("may-host", ginnel.BindPolicy, "@host", "@web")
+		leaf, err := b.ca.IssueFor(time.Now(), time.Minute, host.Self, host.Key.Public())
+		b.must(err)
+		young, err := pki.NewCredential(host.Key, leaf, b.ca.Cert)
+		b.must(err)
+		r.report(&wire.State{Terminators: []*wire.TerminatorState{b.bind(young, nil)}})
+		if got := b.candidates("web"); len(got) != 1 {
+			t.Fatalf("candidates: %v", got)
+		}
+		b.wait(2 * time.Minute)
+		r.report(&wire.State{Terminators: []*wire.TerminatorState{b.bind(young, nil)}}) // replayed
+		if got := b.candidates("web"); len(got) != 0 {
+			t.Errorf("after the end of the certificate: %v", got)
+		}
+		r.report(&wire.State{Terminators: []*wire.TerminatorState{b.bind(host, nil)}})
+		if got := b.candidates("web"); len(got) != 1 {
+			t.Errorf("signed again: %v", got)
+		}
+	})
+}
+
 // A quiesced router gets nothing new, until that is over.
 func TestQuiesced(t *testing.T) {
 	inTestbed(t, func(t *testing.T, b *testbed) {
