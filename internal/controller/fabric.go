@@ -394,8 +394,8 @@ func (f *fabric) peer(id ginnel.RouterID) *wire.RouterHello {
 }
 
 // candidates gives the terminators of a service: the stored ones, and those
-// that SDKs bound and may. Whether they are online and at what distance is left
-// to whoever knows the ingress router.
+// that SDKs bound and may, with a certificate that is still valid. Whether they
+// are online and at what distance is left to whoever knows the ingress router.
 func (f *fabric) candidates(r rules, service ginnel.Service) []terminator.Candidate {
 	at := time.Now()
 	var list []terminator.Candidate
@@ -411,7 +411,7 @@ func (f *fabric) candidates(r rules, service ginnel.Service) []terminator.Candid
 		list = append(list, c)
 	}
 	for _, row := range f.binds[service.ID] {
-		if s := f.routers[row.spec.Router]; s != nil && s.complete && row.allowed(r, service) == nil {
+		if s := f.routers[row.spec.Router]; s != nil && s.complete && !at.After(row.ends) && row.allowed(r, service) == nil {
 			c := costed(row.spec, row, at)
 			c.Quiesced = r.quiesced(row.spec.Router)
 			list = append(list, c)
@@ -429,15 +429,11 @@ func costed(t ginnel.Terminator, row *terminatorRow, at time.Time) terminator.Ca
 }
 
 // allowed reports why a bound terminator is no candidate, or nil: its host must
-// be enabled, have the key that signed, with a certificate that is still valid, and
-// be let to host the service there.
+// be enabled, have the key that signed, and be let to host the service there.
 func (t *terminatorRow) allowed(r rules, service ginnel.Service) *ginnel.DialError {
 	host, ok := r.Identities().Get(t.spec.Host)
 	if !ok || host.Disabled || host.Key != t.key {
 		return ginnel.Errorf(ginnel.NotAuthenticated, "identity %s is not known, disabled, or has another key", t.spec.Host)
-	}
-	if now().After(t.ends) {
-		return ginnel.Errorf(ginnel.NotAuthenticated, "identity %s has not signed its bind again: the certificate ended at %s", t.spec.Host, t.ends.UTC().Format(time.RFC3339))
 	}
 	router, ok := r.Routers().Get(t.spec.Router)
 	if !ok {
