@@ -65,8 +65,12 @@ func TestL42_NoiseSwitchesNothing(t *testing.T) {
 func TestSpread(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	all := []candidate{
-		{"a", 20 * ms, false}, {"b", 22 * ms, false}, {"c", 21 * ms, false},
-		{"far", 25 * ms, false}, {"failed", 20 * ms, true}, {"unmeasured", 0, false},
+		{"a", 20 * ms, false},
+		{"b", 22 * ms, false},
+		{"c", 21 * ms, false},
+		{"far", 25 * ms, false},
+		{"failed", 20 * ms, true},
+		{"unmeasured", 0, false},
 	}
 	const draws = 3000
 	got := map[ginnel.RouterID]int{}

@@ -83,8 +83,9 @@ func newCircuitWorld(t testing.TB) *circuitWorld {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { st.Close(); backend.Close() })
-	w.c = &Controller{started: time.Now(),
-		id: "ctrl1", boot: "boot1", network: "acme", ca: w.ca, store: st, log: slog.New(slog.DiscardHandler),
+	w.c = &Controller{
+		started: time.Now(),
+		id:      "ctrl1", boot: "boot1", network: "acme", ca: w.ca, store: st, log: slog.New(slog.DiscardHandler),
 		holder: pki.NewHolder(w.credential(ginnel.RoleController, "ctrl1")),
 	}
 	w.c.metrics = newMetrics(w.c)
