@@ -230,7 +230,7 @@ func sequence(ctx context.Context, conn *sdk.PacketConn) (came uint64, err error
 	if failed := <-sending; failed != nil && ctx.Err() == nil {
 		return came, failed
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil && errors.Is(err, ginnel.IdleTimeout) {
 		err = nil
 	}
 	return came, err

@@ -19,8 +19,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/datagram"
 	"github.com/ginnel/ginnel/internal/dns"
 )
 
@@ -47,8 +51,18 @@ func runChild() error {
 	go func() { _ = server.Serve(site) }()
 	broken := web("broken.internal")
 	broken.ID = "broken"
-	d := newTwin(web("web.internal", "*.w.internal"), broken)
+	answers, err := answerServer()
+	if err != nil {
+		return err
+	}
+	names := ginnel.Service{ID: "names", Intercept: &ginnel.Intercept{
+		Addresses: []string{"names.internal"}, Ports: []string{"53"}, Protocols: []string{"udp"},
+	}}
+	d := newTwin(web("web.internal", "*.w.internal"), broken, names)
 	d.dial = func(ctx context.Context, s ginnel.ServiceID, _ Meta) (net.Conn, error) {
+		if s == "names" {
+			return flowTo(answers)
+		}
 		if s == "broken" {
 			return nil, ginnel.Errorf(ginnel.NoOnlineTerminators, "none")
 		}
@@ -69,6 +83,34 @@ func runChild() error {
 		cancel()
 	}()
 	return tunnel.Run(ctx)
+}
+
+// answerServer answers every question with one address.
+func answerServer() (address string, err error) {
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	server := &mdns.Server{PacketConn: socket, Handler: mdns.HandlerFunc(func(w mdns.ResponseWriter, q *mdns.Msg) {
+		answer := new(mdns.Msg).SetReply(q)
+		answer.Answer = []mdns.RR{&mdns.A{
+			Hdr: mdns.RR_Header{Name: q.Question[0].Name, Rrtype: mdns.TypeA, Class: mdns.ClassINET, Ttl: 1}, A: net.IPv4(192, 0, 2, 7),
+		}}
+		_ = w.WriteMsg(answer)
+	})}
+	go func() { _ = server.ActivateAndServe() }()
+	return socket.LocalAddr().String(), nil
+}
+
+// flowTo gives a flow of datagrams to a socket.
+func flowTo(address string) (net.Conn, error) {
+	socket, err := net.Dial("udp", address)
+	if err != nil {
+		return nil, err
+	}
+	near, far := net.Pipe()
+	go datagram.Join(socket, datagram.New(far, datagram.Config{}), func(error) {})
+	return datagram.New(near, datagram.Config{Idle: time.Minute}), nil
 }
 
 func TestE2E_UnchangedProgram(t *testing.T) {
@@ -133,6 +175,12 @@ func TestE2E_UnchangedProgram(t *testing.T) {
 		got, err := curl.Output()
 		if string(got) != test.want || !slices.Contains(test.exits, curl.ProcessState.ExitCode()) {
 			t.Errorf("curl %s: got %q, %v; want %q, exit %v", test.url, got, err, test.want, test.exits)
+		}
+	}
+	for range 3 { // a question by UDP to a name of ours, answered from where it was asked
+		dig := inside("dig", "+short", "+tries=1", "+time=10", "@names.internal", "example.test")
+		if got, err := dig.Output(); err != nil || string(got) != "192.0.2.7\n" {
+			t.Errorf("dig: got %q, %v", got, err)
 		}
 	}
 	_ = stdin.Close()
