@@ -27,6 +27,7 @@ and measure:
 
   start      from opening the store until the controller takes routers
   memory     the heap of store and controller, and what this process occupies
+  chosen     from a dial whose signature was verified until terminator and path are chosen
   decision   from a dial whose signature was verified until its Routes are handed out:
              policy, candidates, path, terminator, ticket
   change     from a service that is stored until a subscribed client whom it concerns
@@ -47,6 +48,7 @@ type controllerBench struct {
 	Start       ginnel.Duration `json:"start"`
 	Heap        uint64          `json:"heap_bytes"`     // of store and controller, before routers connect
 	Resident    uint64          `json:"resident_bytes"` // of the process then; 0: not known here
+	Chosen      decisions       `json:"chosen"`         // of the same dials as Idle, without ticket and sending
 	Idle        decisions       `json:"idle"`
 	Change      changeCost      `json:"change"`
 	Burst       burstCost       `json:"burst"`
@@ -151,6 +153,7 @@ func (b controllerBench) text() string {
 	row("store filled in", "%s", time.Duration(b.Fill).Round(10*time.Millisecond))
 	row("start", "%s", time.Duration(b.Start).Round(time.Millisecond))
 	row("memory after the start", "heap %d MiB, process %d MiB", b.Heap>>20, b.Resident>>20)
+	row("chosen", "%s", many(b.Chosen))
 	row("decision", "%s", many(b.Idle))
 	row("service created, clients told", "median %s, longest %s; %d clients each, %d lists", short(b.Change.Told), short(b.Change.ToldMax), b.Change.Concerned, b.Change.Lists)
 	row("decision meanwhile", "%s", many(b.Change.Decisions))

@@ -264,14 +264,19 @@ func (n *benchNet) dial(ctx context.Context) error {
 	return nil
 }
 
-// decided gives the histogram of decisions so far.
-func (n *benchNet) decided() (*dto.Histogram, error) {
+// decided gives the histogram of a step of decisions so far.
+func (n *benchNet) decided(step string) (*dto.Histogram, error) {
 	families, err := n.c.Metrics().Gather()
 	if err != nil {
 		return nil, err
 	}
 	at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "ginnel_circuit_decision_seconds" })
-	return families[at].GetMetric()[0].GetHistogram(), nil
+	for _, m := range families[at].GetMetric() {
+		if m.GetLabel()[0].GetValue() == step {
+			return m.GetHistogram(), nil
+		}
+	}
+	return nil, fmt.Errorf("no decision was counted as %s", step)
 }
 
 // between gives the decisions from one histogram to a later one.
@@ -300,7 +305,11 @@ func (n *benchNet) measure(ctx context.Context, found *controllerBench, say func
 			return err
 		}
 	}
-	from, err := n.decided()
+	chosen, err := n.decided("chosen")
+	if err != nil {
+		return err
+	}
+	from, err := n.decided("routed")
 	if err != nil {
 		return err
 	}
@@ -309,11 +318,15 @@ func (n *benchNet) measure(ctx context.Context, found *controllerBench, say func
 			return err
 		}
 	}
-	to, err := n.decided()
+	to, err := n.decided("routed")
 	if err != nil {
 		return err
 	}
 	found.Idle = between(from, to)
+	if to, err = n.decided("chosen"); err != nil {
+		return err
+	}
+	found.Chosen = between(chosen, to)
 	found.HeapBefore = heapInUse()
 
 	say("decisions beside changes")
@@ -333,7 +346,7 @@ func (n *benchNet) measure(ctx context.Context, found *controllerBench, say func
 
 // dialing dials some hundred times a second while other work is done.
 func (n *benchNet) dialing(ctx context.Context, work func() error) (decisions, error) {
-	from, err := n.decided()
+	from, err := n.decided("routed")
 	if err != nil {
 		return decisions{}, err
 	}
@@ -361,7 +374,7 @@ func (n *benchNet) dialing(ctx context.Context, work func() error) (decisions, e
 	if err != nil {
 		return decisions{}, err
 	}
-	to, err := n.decided()
+	to, err := n.decided("routed")
 	if err != nil {
 		return decisions{}, err
 	}

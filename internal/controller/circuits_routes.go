@@ -27,7 +27,7 @@ func (cs *circuits) sendRoute(s *setup, a circuit.SendRoute) *circuit.SendFailed
 	}
 	s.routed[routeKey{a.Router, a.Generation}] = struct{}{}
 	if a.Position == len(a.Path.Routers)-1 && len(s.timing.attempts) == 1 {
-		cs.meter.decided.Observe(time.Since(s.timing.genuine).Seconds())
+		cs.meter.decided.WithLabelValues("routed").Observe(time.Since(s.timing.genuine).Seconds())
 	}
 	return nil
 }
@@ -44,6 +44,9 @@ func notSent(router ginnel.RouterID, err error) *ginnel.DialError {
 // router that it names.
 func (cs *circuits) prepare(s *setup, a circuit.SendRoute) (ginnel.RouterID, *ginnel.DialError) {
 	s.timing.attempts = append(s.timing.attempts, time.Now())
+	if len(s.timing.attempts) == 1 {
+		cs.meter.decided.WithLabelValues("chosen").Observe(time.Since(s.timing.genuine).Seconds())
+	}
 	// The request is known to the ingress router by the channel it came over.
 	over := []outlet{s.from}
 	for _, id := range a.Path.Routers[1:] {
