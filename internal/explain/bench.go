@@ -111,9 +111,9 @@ func Bench(networks []Network, decisions, trees int, rng *rand.Rand) []Figure {
 				P50: ginnel.Duration(took[times/2]), P99: ginnel.Duration(took[times*99/100]),
 			})
 		}
-		any := func() ginnel.RouterID { return n.routers[rng.IntN(len(n.routers))].ID }
+		pick := func() ginnel.RouterID { return n.routers[rng.IntN(len(n.routers))].ID }
 		snapshot := path.New(ginnel.MinRouterCost, n.routers, n.links)
-		cached, ingress := path.NewTrees(snapshot), any()
+		cached, ingress := path.NewTrees(snapshot), pick()
 		cached.From(ingress, path.Exclusions{})
 		candidates := make([]engine.Candidate, 4)
 		for i := range candidates {
@@ -122,14 +122,14 @@ func Bench(networks []Network, decisions, trees int, rng *rand.Rand) []Figure {
 		}
 		figure("dial decision, tree cached", decisionTarget, decisions, func() {
 			for i := range candidates {
-				candidates[i].Router = any()
+				candidates[i].Router = pick()
 			}
 			_, _ = circuit.Choose(cached, ingress, candidates, engine.Query{}, circuit.Exclusions{}, rng)
 		})
-		figure("tree of one ingress", treeTarget, trees, func() { snapshot.Tree(any(), path.Exclusions{}) })
+		figure("tree of one ingress", treeTarget, trees, func() { snapshot.Tree(pick(), path.Exclusions{}) })
 		figure("tree without one link and one router", treeTarget, trees, func() {
 			snapshot.Tree(ingress, path.Exclusions{
-				Links: []ginnel.LinkID{n.links[rng.IntN(len(n.links))].ID}, Routers: []ginnel.RouterID{any()},
+				Links: []ginnel.LinkID{n.links[rng.IntN(len(n.links))].ID}, Routers: []ginnel.RouterID{pick()},
 			})
 		})
 		figure("snapshot", 0, trees, func() { path.New(ginnel.MinRouterCost, n.routers, n.links) })
