@@ -122,7 +122,7 @@ type dialing struct {
 	client  *endpoint.Client
 	circuit *circuit // set before the stream is up
 	begun   time.Time
-	steps   []Step
+	steps   []ginnel.Step
 
 	lost map[ginnel.RouterID]bool // edge routers that do not help
 	busy map[ginnel.ControllerID]bool
@@ -178,7 +178,10 @@ func (d *dialing) ticket() (*wire.Ticket, error) {
 // step notes a step that began at start and ends now.
 func (d *dialing) step(name string, start time.Time, format string, args ...any) {
 	if d.opts.Explain {
-		d.steps = append(d.steps, Step{name, ginnel.Duration(start.Sub(d.begun)), ginnel.Duration(time.Since(start)), fmt.Sprintf(format, args...)})
+		d.steps = append(d.steps, ginnel.Step{
+			Name: name, Start: ginnel.Duration(start.Sub(d.begun)), Took: ginnel.Duration(time.Since(start)),
+			Detail: fmt.Sprintf(format, args...),
+		})
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
-	"github.com/ginnel/ginnel/sdk"
 )
 
 const circuitExplainHelp = `Tells how a circuit came about: which terminators the controller had to choose
@@ -46,16 +45,6 @@ func newCircuitExplainCmd() *cobra.Command {
 
 // explanationText gives a set-up for people, its steps as a dial numbers them.
 func explanationText(e api.Explanation) string {
-	x := &sdk.Explain{Path: e.Path, Links: e.Links}
-	for _, c := range e.Candidates {
-		x.Candidates = append(x.Candidates, sdk.Candidate(c))
-	}
-	for _, h := range e.Hops {
-		x.Hops = append(x.Hops, sdk.Hop(h))
-	}
-	for _, s := range e.Controller {
-		x.Controller = append(x.Controller, sdk.Step(s))
-	}
 	what := "dial request"
 	if e.Resume > 0 {
 		what = fmt.Sprintf("resume %d", e.Resume)
@@ -66,7 +55,7 @@ func explanationText(e api.Explanation) string {
 	}
 	var b explainer
 	b.line(5, what, "circuit %s: service %s for %s over %s, at %s", e.Circuit, service, e.Client, e.Ingress, e.At.Format(time.RFC3339))
-	b.weighed(x)
+	b.weighed(e.Weighed)
 	end := "end to end with " + e.Peer
 	if e.Cause != "" {
 		end = e.Cause

@@ -15,12 +15,14 @@ func TestExplanationText(t *testing.T) {
 	e := api.Explanation{
 		Circuit: "c7", Service: "web", Client: "alice", Ingress: "r1",
 		At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: ginnel.Duration(2 * time.Millisecond),
-		Peer:       "router/r2",
-		Candidates: []api.Candidate{{Terminator: "web@r2", Precedence: "default", Path: ginnel.Units(11), Total: ginnel.Units(11), Chosen: true}},
-		Path:       []ginnel.RouterID{"r1", "r2"},
-		Links:      []ginnel.LinkID{"r1/r2/0"},
-		Hops:       []api.Hop{{Router: "r1"}, {Router: "r2", Link: "r1/r2/0", Cost: ginnel.Units(11), Route: ginnel.Duration(time.Millisecond)}},
-		Controller: []api.Step{{Name: "verify", Took: ginnel.Duration(100 * time.Microsecond), Detail: "signature"}},
+		Peer: "router/r2",
+		Weighed: ginnel.Weighed{
+			Candidates: []ginnel.Candidate{{Terminator: "web@r2", Precedence: "default", Path: ginnel.Units(11), Total: ginnel.Units(11), Chosen: true}},
+			Path:       []ginnel.RouterID{"r1", "r2"},
+			Links:      []ginnel.LinkID{"r1/r2/0"},
+			Hops:       []ginnel.Hop{{Router: "r1"}, {Router: "r2", Link: "r1/r2/0", Cost: ginnel.Units(11), Route: ginnel.Duration(time.Millisecond)}},
+			Controller: []ginnel.Step{{Name: "verify", Took: ginnel.Duration(100 * time.Microsecond), Detail: "signature"}},
+		},
 	}
 	steps := `6 path          r1 -(r1/r2/0)- r2
                 * web@r2: default, static 0 + dynamic 0 + path 11 = 11

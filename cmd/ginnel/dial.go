@@ -219,7 +219,7 @@ func explainText(service string, circuit ginnel.CircuitID, peer ginnel.Peer, x *
 		b.more("%s", edgeText(r))
 	}
 	b.line(5, "dial request", "%s", stepText(x.Steps, "dial request"))
-	b.weighed(x)
+	b.weighed(x.Weighed)
 	b.line(9, "data", "circuit %s, end to end with %s: %s", circuit, peer, stepText(x.Steps, "handshake"))
 	return b.String()
 }
@@ -236,7 +236,7 @@ func (b *explainer) more(format string, args ...any) {
 }
 
 // weighed writes the steps that the controller knows of.
-func (b *explainer) weighed(x *sdk.Explain) {
+func (b *explainer) weighed(x ginnel.Weighed) {
 	b.line(6, "path", "%s", pathText(x.Path, x.Links))
 	for _, c := range x.Candidates {
 		b.more("%s", candidateText(c))
@@ -251,7 +251,7 @@ func (b *explainer) weighed(x *sdk.Explain) {
 	}
 }
 
-func stepText(steps []sdk.Step, name string) string {
+func stepText(steps []ginnel.Step, name string) string {
 	var parts []string
 	for _, s := range steps {
 		if s.Name == name {
@@ -261,7 +261,7 @@ func stepText(steps []sdk.Step, name string) string {
 	return strings.Join(parts, "; ")
 }
 
-func stepLine(s sdk.Step) string {
+func stepLine(s ginnel.Step) string {
 	return fmt.Sprintf("at %s %s, took %s: %s", round(time.Duration(s.Start)), s.Name, round(time.Duration(s.Took)), s.Detail)
 }
 
@@ -276,7 +276,7 @@ func edgeText(r sdk.EdgeRouter) string {
 	return fmt.Sprintf("%s %s: round trip %s", mark, r.ID, round(time.Duration(r.RTT)))
 }
 
-func candidateText(c sdk.Candidate) string {
+func candidateText(c ginnel.Candidate) string {
 	mark := " "
 	if c.Chosen {
 		mark = "*"

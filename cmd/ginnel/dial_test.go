@@ -69,16 +69,18 @@ func TestTunnelFlags(t *testing.T) {
 func TestExplainText(t *testing.T) {
 	x := &sdk.Explain{
 		EdgeRouters: []sdk.EdgeRouter{{ID: "r1", Connected: true, RTT: ginnel.Duration(1500 * time.Microsecond), Chosen: true}, {ID: "r2", Error: "refused"}},
-		Candidates:  []sdk.Candidate{{Terminator: "web@r2", Precedence: "default", Path: ginnel.Units(11), Total: ginnel.Units(11), Chosen: true}},
-		Path:        []ginnel.RouterID{"r1", "r2"},
-		Links:       []ginnel.LinkID{"r1/r2/0"},
-		Hops:        []sdk.Hop{{Router: "r1"}, {Router: "r2", Link: "r1/r2/0", Cost: ginnel.Units(11), Route: ginnel.Duration(time.Millisecond)}},
-		Steps: []sdk.Step{
+		Weighed: ginnel.Weighed{
+			Candidates: []ginnel.Candidate{{Terminator: "web@r2", Precedence: "default", Path: ginnel.Units(11), Total: ginnel.Units(11), Chosen: true}},
+			Path:       []ginnel.RouterID{"r1", "r2"},
+			Links:      []ginnel.LinkID{"r1/r2/0"},
+			Hops:       []ginnel.Hop{{Router: "r1"}, {Router: "r2", Link: "r1/r2/0", Cost: ginnel.Units(11), Route: ginnel.Duration(time.Millisecond)}},
+			Controller: []ginnel.Step{{Name: "verify", Took: ginnel.Duration(time.Microsecond * 100), Detail: "signature"}},
+		},
+		Steps: []ginnel.Step{
 			{Name: "edge router", Took: ginnel.Duration(time.Millisecond), Detail: "r1"},
 			{Name: "dial request", Start: ginnel.Duration(time.Millisecond), Took: ginnel.Duration(2 * time.Millisecond), Detail: "controller c1"},
 			{Name: "handshake", Start: ginnel.Duration(3 * time.Millisecond), Took: ginnel.Duration(time.Millisecond), Detail: "done"},
 		},
-		Controller: []sdk.Step{{Name: "verify", Took: ginnel.Duration(time.Microsecond * 100), Detail: "signature"}},
 	}
 	want := `1 name          web: the service's own name, nothing to resolve
 2 address       none needed

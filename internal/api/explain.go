@@ -29,40 +29,7 @@ type Explanation struct {
 	Terminator ginnel.TerminatorID `json:"terminator,omitempty"`
 	Peer       string              `json:"peer,omitempty"`
 	Attempts   []ginnel.Attempt    `json:"attempts"`
-	// The rest tells of the last attempt, but the steps of all.
-	Candidates []Candidate       `json:"candidates,omitempty"`
-	Path       []ginnel.RouterID `json:"path,omitempty"`
-	Links      []ginnel.LinkID   `json:"links,omitempty"`
-	Hops       []Hop             `json:"hops,omitempty"`
-	Controller []Step            `json:"controller" doc:"steps at the controller, from when it had the request"`
-}
-
-// Candidate is a terminator that there was to choose from, with each cost.
-type Candidate struct {
-	Terminator ginnel.TerminatorID `json:"terminator"`
-	Precedence string              `json:"precedence"`
-	Static     ginnel.Cost         `json:"static"`
-	Dynamic    ginnel.Cost         `json:"dynamic"`
-	Path       ginnel.Cost         `json:"path"`
-	Total      ginnel.Cost         `json:"total"`
-	Chosen     bool                `json:"chosen"`
-}
-
-// Hop is one router of the path: how it is reached, at which cost, and how long
-// it took to answer.
-type Hop struct {
-	Router ginnel.RouterID `json:"router"`
-	Link   ginnel.LinkID   `json:"link,omitempty"`
-	Cost   ginnel.Cost     `json:"cost"`
-	Route  ginnel.Duration `json:"route"`
-}
-
-// Step is one step with its beginning, counted from the first, and its length.
-type Step struct {
-	Name   string          `json:"name"`
-	Start  ginnel.Duration `json:"start"`
-	Took   ginnel.Duration `json:"took"`
-	Detail string          `json:"detail,omitempty"`
+	ginnel.Weighed
 }
 
 func registerExplain(a huma.API, c Circuits) {

@@ -13,7 +13,6 @@ import (
 	"github.com/ginnel/ginnel/internal/api"
 	"github.com/ginnel/ginnel/internal/core/circuit"
 	"github.com/ginnel/ginnel/internal/core/terminator"
-	"github.com/ginnel/ginnel/internal/wire"
 )
 
 // maxRecent is how many set-ups are remembered after their end.
@@ -97,11 +96,10 @@ func (r *recent) of(id ginnel.CircuitID) []finished {
 
 // explanation gives a set-up as the API shows it.
 func (f finished) explanation() api.Explanation {
-	x := explain(f.timing, f.outcome.tried)
 	e := api.Explanation{
 		Circuit: f.circuit, Service: f.service, Client: f.client, Ingress: f.ingress, Resume: f.resume, Protocol: f.carries,
 		At: f.timing.received, Took: ginnel.Duration(f.took), Code: f.outcome.code, Cause: f.outcome.cause,
-		Terminator: f.outcome.terminator, Attempts: []ginnel.Attempt{},
+		Terminator: f.outcome.terminator, Attempts: []ginnel.Attempt{}, Weighed: explain(f.timing, f.outcome.tried).Weighed(),
 	}
 	if f.outcome.peer.ID != "" {
 		e.Peer = f.outcome.peer.String()
@@ -113,29 +111,5 @@ func (f finished) explanation() api.Explanation {
 		e.Attempts = append(e.Attempts, t.Attempt)
 		e.Path, e.Links = t.Path, t.Links
 	}
-	for _, c := range x.GetCandidates() {
-		e.Candidates = append(e.Candidates, api.Candidate{
-			Terminator: ginnel.TerminatorID(c.GetTerminator()), Precedence: c.GetPrecedence(),
-			Static: ginnel.Cost(c.GetStaticCost()), Dynamic: ginnel.Cost(c.GetDynamicCost()),
-			Path: ginnel.Cost(c.GetPathCost()), Total: ginnel.Cost(c.GetTotalCost()), Chosen: c.GetChosen(),
-		})
-	}
-	for _, h := range x.GetHops() {
-		e.Hops = append(e.Hops, api.Hop{
-			Router: ginnel.RouterID(h.GetRouter()), Link: ginnel.LinkID(h.GetLink()),
-			Cost: ginnel.Cost(h.GetCost()), Route: ginnel.Duration(h.GetRouteNs()),
-		})
-	}
-	e.Controller = explainSteps(x.GetPhases())
 	return e
-}
-
-func explainSteps(phases []*wire.Phase) []api.Step {
-	steps := []api.Step{}
-	for _, p := range phases {
-		steps = append(steps, api.Step{
-			Name: p.GetName(), Start: ginnel.Duration(p.GetStartNs()), Took: ginnel.Duration(p.GetTookNs()), Detail: p.GetDetail(),
-		})
-	}
-	return steps
 }

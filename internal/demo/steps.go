@@ -98,7 +98,7 @@ func confirmed(x *sdk.Explain) string {
 }
 
 // total adds the lengths of the steps of those names.
-func total(steps []sdk.Step, names ...string) time.Duration {
+func total(steps []ginnel.Step, names ...string) time.Duration {
 	var sum time.Duration
 	for _, s := range steps {
 		for _, name := range names {
@@ -111,7 +111,7 @@ func total(steps []sdk.Step, names ...string) time.Duration {
 }
 
 // slowest gives how long the last router took to answer.
-func slowest(hops []sdk.Hop) time.Duration {
+func slowest(hops []ginnel.Hop) time.Duration {
 	var longest time.Duration
 	for _, h := range hops {
 		longest = max(longest, time.Duration(h.Route))
