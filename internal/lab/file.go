@@ -46,6 +46,9 @@ type Router struct {
 	Roles       []string `yaml:"roles"`
 	Cost        int64    `yaml:"cost"` // units
 	NoTraversal bool     `yaml:"noTraversal"`
+	// What its terminators may connect to; absent: anything.
+	AllowAddresses []string `yaml:"allowAddresses"`
+	AllowPorts     []string `yaml:"allowPorts"`
 }
 
 // Link lets two routers link. Latency is added round-trip time.

@@ -20,13 +20,14 @@ import (
 // life, and is dialed there by the controller unless it dials itself.
 type routerNode struct {
 	life
-	lab      *Lab
-	name     string
-	dials    bool
-	hostport string
-	memory   *router.Memory
-	token    *pki.Token
-	now      atomic.Pointer[router.Router] // of the present or last life
+	lab                        *Lab
+	name                       string
+	dials                      bool
+	hostport                   string
+	memory                     *router.Memory
+	allowAddresses, allowPorts []string
+	token                      *pki.Token
+	now                        atomic.Pointer[router.Router] // of the present or last life
 }
 
 func newRouterNode(l *Lab, r Router) (*routerNode, error) {
@@ -38,13 +39,17 @@ func newRouterNode(l *Lab, r Router) (*routerNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &routerNode{lab: l, name: r.Name, dials: r.Dial == dialRouter, hostport: hostport, memory: memory}, nil
+	return &routerNode{lab: l, name: r.Name, dials: r.Dial == dialRouter, hostport: hostport, memory: memory,
+		allowAddresses: r.AllowAddresses, allowPorts: r.AllowPorts}, nil
 }
 
 func (n *routerNode) address() ginnel.Address { return ginnel.Address("tls:" + n.hostport) }
 
 func (n *routerNode) config() router.Config {
-	cfg := router.Config{Listen: n.hostport, Advertise: []ginnel.Address{n.address()}}
+	cfg := router.Config{
+		Listen: n.hostport, Advertise: []ginnel.Address{n.address()},
+		AllowAddresses: n.allowAddresses, AllowPorts: n.allowPorts,
+	}
 	if n.dials {
 		cfg.Groups = []string{dialsItself}
 		for _, c := range n.lab.controllers {

@@ -36,7 +36,11 @@ func (ts *terms) checkLocked(t *term, told *wire.HealthCheck) {
 	}
 	ts.uncheckLocked(t)
 	t.check, t.checked, t.unhealthy = check, check != nil, false
-	if check != nil {
+	switch barred := ts.c.r.allowed.check(t.address); {
+	case check == nil:
+	case barred != nil: // it is not to be reached, not even to be looked at
+		t.unhealthy = true
+	default:
 		ctx, cancel := context.WithCancel(ts.c.r.ctx)
 		t.uncheck = cancel
 		ts.c.r.running.Go(func() {

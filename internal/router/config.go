@@ -40,6 +40,12 @@ type Config struct {
 	Groups []string
 	// LinkGroups that the router is in: all of a group link with each other.
 	LinkGroups []string
+	// AllowAddresses are the only ones that terminators of this router may connect
+	// to: addresses, prefixes, names, and "*.NAME" for all names below one. Nil:
+	// any; empty but not nil: none.
+	AllowAddresses []string
+	// AllowPorts are the only ports likewise: "80" or "8000-8010".
+	AllowPorts []string
 	// Edge: whether SDKs may connect; nil: if it listens.
 	Edge *bool
 	// Dialer is the patience with controllers and links. Nil: the defaults. Its
@@ -92,6 +98,7 @@ func (c Config) Validate() error {
 	for i, g := range c.LinkGroups {
 		refuse(ginnel.CheckName(g), "linkGroups[%d]", i)
 	}
+	readAllowed(c, refuse)
 	if c.Edge != nil && *c.Edge && c.Listen == "" {
 		refuse(errors.New("SDKs could not connect: set listen"), "edge")
 	}

@@ -27,14 +27,16 @@ const ConfigFile = "config.yaml"
 // configFile is a Config as it is written; see the text of NewConfigFile for
 // what each key means.
 type configFile struct {
-	Listen      string           `yaml:"listen"`
-	Advertise   []ginnel.Address `yaml:"advertise"`
-	Controllers []ginnel.Address `yaml:"controllers"`
-	DialProxy   string           `yaml:"dialProxy"`
-	Groups      []string         `yaml:"groups"`
-	LinkGroups  []string         `yaml:"linkGroups"`
-	Edge        *bool            `yaml:"edge"`
-	Dialer      dialer.Config    `yaml:"dialer"`
+	Listen         string           `yaml:"listen"`
+	Advertise      []ginnel.Address `yaml:"advertise"`
+	Controllers    []ginnel.Address `yaml:"controllers"`
+	DialProxy      string           `yaml:"dialProxy"`
+	Groups         []string         `yaml:"groups"`
+	LinkGroups     []string         `yaml:"linkGroups"`
+	AllowAddresses []string         `yaml:"allowAddresses"`
+	AllowPorts     []string         `yaml:"allowPorts"`
+	Edge           *bool            `yaml:"edge"`
+	Dialer         dialer.Config    `yaml:"dialer"`
 }
 
 // ParseConfig reads the text of a configuration file. The error is all that is
@@ -45,7 +47,8 @@ func ParseConfig(file string, text []byte) (Config, error) {
 	p.parse(text, &f)
 	cfg := Config{
 		Listen: f.Listen, Advertise: f.Advertise, Controllers: f.Controllers,
-		Groups: f.Groups, LinkGroups: f.LinkGroups, Edge: f.Edge, Dialer: &f.Dialer,
+		Groups: f.Groups, LinkGroups: f.LinkGroups,
+		AllowAddresses: f.AllowAddresses, AllowPorts: f.AllowPorts, Edge: f.Edge, Dialer: &f.Dialer,
 	}
 	if f.DialProxy != "" {
 		var err error
@@ -224,6 +227,11 @@ const configText = `# Configuration of a Ginnel router. What is absent has its d
 # All routers of a link group are linked with each other.
 {{if .LinkGroups}}linkGroups:{{range .LinkGroups}}
   - {{quote .}}{{end}}{{else}}#linkGroups: [core]{{end}}
+
+# Where terminators of this router may connect to: addresses, prefixes, names,
+# "*.NAME" for all names below one; and which ports. Default: anywhere.
+#allowAddresses: ["10.0.0.0/8", "db.corp.example", "*.web.example"]
+#allowPorts: ["443", "8000-8010"]
 
 # Whether SDKs may connect. Default: true with a listener.
 #edge: true

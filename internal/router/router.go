@@ -45,6 +45,7 @@ type Router struct {
 	out      transport.Network // for dials of controllers and routers
 	log      *slog.Logger
 	software string
+	allowed  allowed
 	changes  changes
 
 	self     *enrollee
@@ -82,6 +83,7 @@ func New(opts Options) (*Router, error) {
 		return nil, err
 	}
 	r.self = self
+	r.allowed = readAllowed(opts.Config, func(error, string, ...any) {}) // it was validated
 	r.id, r.netID = ginnel.RouterID(self.peer.ID), self.anchor.Network
 	r.fillIn(opts.Token)
 	if r.cfg.Listen == "" && len(r.cfg.Controllers) == 0 {

@@ -182,6 +182,9 @@ func (rt *routing) readEgress() *ginnel.DialError {
 	case protocolOf(t.address) == "":
 		return ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "router %s cannot host %s of terminator %s", rt.c.r.id, t.address, t.id)
 	}
+	if err := rt.c.r.allowed.check(t.address); err != nil {
+		return ginnel.Errorf(err.Code, "router %s: terminator %s: %s", rt.c.r.id, t.id, err.Message)
+	}
 	rt.term = t
 	rt.host = &hosted{c: rt.c, circuit: ginnel.CircuitID(rt.route.GetCircuit()), term: t}
 	rt.ends[1] = label.End{Kind: label.Local}
