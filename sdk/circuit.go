@@ -29,6 +29,7 @@ type circuit struct {
 	seeking  bool   // a goroutine looks for what the stream wants
 	resumes  uint32 // number of the last Resume that was signed
 	attaches uint64 // sequence of the last Attach
+	without  error  // why the last request for a path brought none; nil: it did
 	over     bool
 }
 

@@ -38,14 +38,25 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, c.named(err)
 }
 
-// named gives an error of the circuit with the circuit's id.
+// named gives an error of the circuit with the circuit's id, and that of one which
+// found no path with what the last resume was refused for.
 func (c *Conn) named(err error) error {
-	if d, ok := errors.AsType[*ginnel.DialError](err); ok && d.Circuit == "" {
-		with := *d
-		with.Circuit = c.circuit.id
+	d, ok := errors.AsType[*ginnel.DialError](err)
+	if !ok || d.Circuit != "" {
+		return err
+	}
+	with := *d
+	with.Circuit = c.circuit.id
+	c.circuit.mu.Lock()
+	last := c.circuit.without
+	c.circuit.mu.Unlock()
+	resume, ok := errors.AsType[*ginnel.DialError](last)
+	if !ok || d.Code != ginnel.ResumeTimeout {
 		return &with
 	}
-	return err
+	with.Message += "; the last resume: " + resume.Error()
+	with.Attempts = resume.Attempts
+	return &codedError{&with, last}
 }
 
 // CloseWrite ends this end's stream: the other end reads io.EOF behind what was

@@ -33,7 +33,8 @@ type edge struct {
 	settled chan struct{}
 	settle  func()
 
-	smoothed atomic.Int64 // round trip in ns; 0: unmeasured
+	smoothed  atomic.Int64 // round trip in ns; 0: unmeasured
+	unwelcome atomic.Bool  // the router says that the identity may not be here
 
 	mu          sync.Mutex
 	gone        bool
@@ -105,6 +106,10 @@ func (e *edge) Message(m *wire.Message) error {
 		e.c.services.page(e, body.Services.GetPage())
 	case *wire.Message_HostDial:
 		e.c.hosts.dialed(e, m.GetId(), body.HostDial)
+	case *wire.Message_Cancel:
+		e.c.hosts.cancelled(e, body.Cancel.GetRequest())
+	case *wire.Message_Revoke:
+		e.unwelcome.Store(true)
 	case *wire.Message_Hint:
 		e.c.circuits.hinted(ginnel.CircuitID(body.Hint.GetCircuit()), body.Hint.GetGeneration())
 	}

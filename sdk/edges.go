@@ -37,6 +37,9 @@ const (
 // errNotWanted is why a connection is closed that came up too late.
 var errNotWanted = errors.New("connection is not wanted any more")
 
+// errUnwelcome is why a router has ended a connection.
+var errUnwelcome = errors.New("the identity is not allowed there any more")
+
 // edges keeps connections to all edge routers. It is the dial loop's Source.
 type edges struct {
 	c        *Client
@@ -258,12 +261,16 @@ func (e *edges) down(edge *edge, cause error) {
 	if rows == nil {
 		return
 	}
+	if edge.unwelcome.Load() {
+		cause = errUnwelcome
+	}
 	e.mu.Lock()
 	if r := e.routers[edge.id]; r != nil && r.live == edge {
 		r.live, r.parked, r.lostAt, r.failed, r.err = nil, rows, time.Now(), false, cause
 	}
 	e.movedLocked()
 	e.mu.Unlock()
+	e.c.hosts.lost(edge)
 	e.c.log.Info("edge router lost", "router", string(edge.id), "paths", len(rows), "err", cause)
 	for _, row := range rows {
 		row.circuit.stream.ConnLost(row.generation)
@@ -400,9 +407,15 @@ func (e *edges) look(w wish) (best *edge, hope time.Duration, changed <-chan str
 }
 
 func (e *edges) unavailable(w wish, cause error) error {
+	welcome := false
+	for _, r := range e.routers {
+		welcome = welcome || !errors.Is(r.err, errUnwelcome)
+	}
 	switch {
 	case len(e.routers) == 0:
 		return ginnel.Errorf(ginnel.EdgeRouterUnavailable, "the identity has no edge router")
+	case !welcome: // one alone might lie
+		return ginnel.Errorf(ginnel.NotAuthenticated, "every edge router says that identity %s is not allowed any more", e.c.self)
 	case len(w.allowed) > 0 && !slices.ContainsFunc(w.allowed, func(id ginnel.RouterID) bool { return e.routers[id] != nil }):
 		return ginnel.Errorf(ginnel.EdgeRouterUnavailable, "no edge router of the identity is allowed for service %s", w.service)
 	case cause != nil:

@@ -33,6 +33,12 @@ const (
 // errOvertaken ends an attempt of a dial that a later one follows.
 var errOvertaken = ginnel.Errorf(ginnel.StaleGeneration, "a later attempt of the same dial came")
 
+// hostAsk names a HostDial that waits for its answer.
+type hostAsk struct {
+	edge    *edge
+	request uint64
+}
+
 // hosts takes the circuits that come to a Client's listeners.
 type hosts struct {
 	c      *Client
@@ -42,6 +48,7 @@ type hosts struct {
 	closed    bool
 	listeners map[*Listener]struct{}
 	held      map[ginnel.TerminatorID]*Listener
+	asked     map[hostAsk]context.CancelFunc // set-ups that are not answered
 	// Circuits that were taken: none comes about twice in one generation.
 	young, old map[ginnel.CircuitID]*taking
 	since      time.Time // when young began
@@ -52,6 +59,7 @@ func newHosts(c *Client) *hosts {
 		c: c, setups: make(chan struct{}, maxSetups),
 		listeners: make(map[*Listener]struct{}),
 		held:      make(map[ginnel.TerminatorID]*Listener),
+		asked:     make(map[hostAsk]context.CancelFunc),
 	}
 }
 
@@ -178,19 +186,59 @@ func (h *hosts) dialed(e *edge, request uint64, m *wire.HostDial) {
 		refuse(ginnel.Errorf(ginnel.RouterErrResourcesNotAvailable, "%d circuits are being set up", maxSetups))
 		return
 	}
+	ctx, answered := h.wait(hostAsk{e, request})
 	work := func() {
 		defer func() { <-h.setups }()
-		take := h.take
+		defer answered()
+		var err error
 		if m.GetResume() {
-			take = h.resume
+			err = h.resume(e, request, m)
+		} else {
+			err = h.take(ctx, e, request, m)
 		}
-		if err := take(e, request, m); err != nil {
+		if err != nil {
 			refuse(err)
 		}
 	}
 	if !h.c.spawn(work) {
 		<-h.setups
+		answered()
 		refuse(errClientClosed)
+	}
+}
+
+// wait gives a context that ends when the router takes a request back, or its
+// connection has ended; answered is to be called when it has its answer.
+func (h *hosts) wait(ask hostAsk) (ctx context.Context, answered func()) {
+	ctx, cancel := context.WithCancel(h.c.life)
+	h.mu.Lock()
+	h.asked[ask] = cancel
+	h.mu.Unlock()
+	return ctx, func() {
+		h.mu.Lock()
+		delete(h.asked, ask)
+		h.mu.Unlock()
+		cancel()
+	}
+}
+
+// cancelled ends the set-up of a request that its router has taken back.
+func (h *hosts) cancelled(e *edge, request uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cancel := h.asked[hostAsk{e, request}]; cancel != nil {
+		cancel()
+	}
+}
+
+// lost ends the set-ups whose answers nobody can take any more.
+func (h *hosts) lost(e *edge) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for ask, cancel := range h.asked {
+		if ask.edge == e {
+			cancel()
+		}
 	}
 }
 
@@ -237,7 +285,7 @@ func (h *hosts) ticket(m *wire.HostDial) (*wire.Ticket, *Listener, error) {
 
 // take takes a circuit: backend, TLS, answer, and then the connection is handed
 // to who accepts, once the client has shown who it is.
-func (h *hosts) take(e *edge, request uint64, m *wire.HostDial) error {
+func (h *hosts) take(ctx context.Context, e *edge, request uint64, m *wire.HostDial) error {
 	ticket, l, err := h.ticket(m)
 	if err != nil {
 		return err
@@ -256,6 +304,7 @@ func (h *hosts) take(e *edge, request uint64, m *wire.HostDial) error {
 	s := &hosted{c: h.c, l: l, e: e, m: m, ticket: ticket}
 	var stop context.CancelFunc
 	s.life, stop = context.WithCancel(l.life)
+	defer context.AfterFunc(ctx, stop)()
 	defer func() {
 		if !taken {
 			stop()

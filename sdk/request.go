@@ -64,12 +64,19 @@ func (c *Client) ask(ctx context.Context, e *edge, to *wire.ControllerInfo, q qu
 			return answer, signed, nil
 		}
 		to = failure.GetAudience()
-		if again || to.GetId() == "" || ginnel.Code(failure.GetCode()) != ginnel.NotAuthenticated {
+		if to.GetId() == "" || ginnel.Code(failure.GetCode()) != ginnel.NotAuthenticated {
 			return nil, nil, failure.DialError()
+		}
+		if again {
+			return nil, nil, &codedError{failure.DialError(), errAudience}
 		}
 		e.corrected(to)
 	}
 }
+
+// errAudience is behind a refusal that says nothing of who signed: the controller
+// was another one, or of another time, twice.
+var errAudience = errors.New("signed for another life of the controller")
 
 // failureOf gives err as it is told to callers: what it is if it has a code,
 // else what became of ctx, else the loss of the edge connection.

@@ -6,6 +6,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -46,6 +47,7 @@ func (x *circuit) seeker() {
 	for x.wants() {
 		changed := x.c.edges.watch()
 		err := x.sought()
+		x.tell(err)
 		if code, final := finalCode(err); final {
 			x.c.log.Info("circuit ends", "circuit", string(x.id), "err", err)
 			x.stream.Reset(code, err.Error())
@@ -56,6 +58,13 @@ func (x *circuit) seeker() {
 		}
 		x.pause(changed)
 	}
+}
+
+// tell notes why the circuit is still without a path; nil: it has one.
+func (x *circuit) tell(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.without = err
 }
 
 // wants reports whether the seeker goes on; when not, the next one may begin.
@@ -95,16 +104,15 @@ func (x *circuit) sought() error {
 	return nil
 }
 
-// finalCode says which errors no other path helps against.
+// finalCode says which errors no other path helps against. A controller that does
+// not know the identity yet, or any longer for sure, says BUSY.
 func finalCode(err error) (ginnel.Code, bool) {
 	d, ok := errors.AsType[*ginnel.DialError](err)
-	if !ok {
+	if !ok || errors.Is(err, errAudience) {
 		return 0, false
 	}
-	if d.Code == ginnel.NotAuthorized || d.Code == ginnel.InvalidService || d.Code == ginnel.Revoked {
-		return ginnel.Revoked, true
-	}
-	return 0, false
+	final := []ginnel.Code{ginnel.NotAuthenticated, ginnel.NotAuthorized, ginnel.InvalidService, ginnel.Revoked}
+	return ginnel.Revoked, slices.Contains(final, d.Code)
 }
 
 // resume asks a controller for another path, over e, and gives it to the stream.

@@ -43,6 +43,8 @@ func (c *circuits) hangUp(ec *edgeConn) {
 	c.r.running.Go(func() {
 		ctx, cancel := context.WithTimeout(c.r.ctx, lastWord)
 		defer cancel()
+		// Who does not hear it tries again until a controller says so.
+		_ = ec.conn.Notify(&wire.Message{Body: &wire.Message_Revoke{Revoke: &wire.Revoke{Identity: string(ec.identity)}}})
 		ec.conn.CloseWritten(ctx, ginnel.Revoked)
 	})
 }
