@@ -13,7 +13,7 @@ import (
 )
 
 func newCircuitCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "circuit", Short: "Running circuits: list, show, delete; and how one came about"})
+	cmd := asks(&cobra.Command{Use: "circuit", Short: "Running circuits: list, show, delete, watch; and how one came about"})
 	n := noun[struct{}, api.Circuit]{
 		name: "circuit",
 		of:   func(c *api.Client) api.Collection[struct{}, api.Circuit] { return circuits{c} },
@@ -29,7 +29,7 @@ func newCircuitCmd() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newCircuitExplainCmd())
+	cmd.AddCommand(newCircuitExplainCmd(), newCircuitWatchCmd())
 	return cmd
 }
 

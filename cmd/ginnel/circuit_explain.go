@@ -17,7 +17,8 @@ import (
 const circuitExplainHelp = `Tells how a circuit came about: which terminators the controller had to choose
 from and what each cost, the path, and how its routers answered. A controller
 remembers its last 4096 set-ups, those that failed, too: the error of a dial
-names the circuit. Each resume of a circuit is a set-up of its own.`
+names the circuit. Each resume of a circuit is a set-up of its own, and its end
+is the last that is told.`
 
 func newCircuitExplainCmd() *cobra.Command {
 	return &cobra.Command{
@@ -45,6 +46,11 @@ func newCircuitExplainCmd() *cobra.Command {
 
 // explanationText gives a set-up for people, its steps as a dial numbers them.
 func explanationText(e api.Explanation) string {
+	if e.Event == api.EventEnded {
+		var b explainer
+		b.line(9, "ended", "circuit %s: %s after %s, %d bytes sent, %d received", e.Circuit, e.Code, round(time.Duration(e.Took)), e.BytesSent, e.BytesReceived)
+		return b.String()
+	}
 	what := "dial request"
 	if e.Resume > 0 {
 		what = fmt.Sprintf("resume %d", e.Resume)

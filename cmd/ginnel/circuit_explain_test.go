@@ -26,7 +26,7 @@ func TestExplanationText(t *testing.T) {
 	}
 	steps := `6 path          r1 -(r1/r2/0)- r2
                 * web@r2: default, static 0 + dynamic 0 + path 11 = 11
-7 routes        2 routers
+7 routes        2 routers, the last answered after 1ms
                 r1 over -: cost 0, answered in 0s
                 r2 over r1/r2/0: cost 11, answered in 1ms
 8 answers       1 steps at the controller

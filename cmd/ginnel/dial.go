@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -141,6 +142,9 @@ func dialService(cmd *cobra.Command, service string, f dialFlags) error {
 	conn, err := client.DialService(ctx, ginnel.ServiceID(service), opts)
 	cancel()
 	if err != nil {
+		if dial, ok := errors.AsType[*ginnel.DialError](err); ok && f.explain && !wantJSON(cmd) {
+			err = errors.Join(writeText(cmd.ErrOrStderr(), attemptsText(dial.Attempts)), withHint(err, explainHint(dial)...))
+		}
 		return err
 	}
 	if f.explain {
@@ -152,6 +156,28 @@ func dialService(cmd *cobra.Command, service string, f dialFlags) error {
 		return err
 	}
 	return drain(cmd.Context(), client)
+}
+
+// attemptsText gives attempts for people, one a line.
+func attemptsText(attempts []ginnel.Attempt) string {
+	var b strings.Builder
+	for i, a := range attempts {
+		fmt.Fprintf(&b, "  attempt %d %s over %s, took %s: ", i+1, orDash(string(a.Terminator)), pathText(a.Path, a.Links), round(time.Duration(a.Took)))
+		if a.Code == ginnel.CodeOK {
+			b.WriteString("up\n")
+		} else {
+			fmt.Fprintf(&b, "%s: %s\n", a.Code, visible(a.Cause))
+		}
+	}
+	return b.String()
+}
+
+// explainHint says how to see what a controller weighed for a dial that failed.
+func explainHint(dial *ginnel.DialError) []string {
+	if dial.Circuit == "" {
+		return nil
+	}
+	return []string{"an operator sees all of it with `ginnel circuit explain " + string(dial.Circuit) + "`"}
 }
 
 // drain waits until what was written has arrived.
@@ -237,11 +263,11 @@ func (b *explainer) more(format string, args ...any) {
 
 // weighed writes the steps that the controller knows of.
 func (b *explainer) weighed(x ginnel.Weighed) {
-	b.line(6, "path", "%s", pathText(x.Path, x.Links))
+	b.line(6, "path", "%s%s", pathText(x.Path, x.Links), timeText(x.Controller, "decide"))
 	for _, c := range x.Candidates {
 		b.more("%s", candidateText(c))
 	}
-	b.line(7, "routes", "%d routers", len(x.Hops))
+	b.line(7, "routes", "%d routers, the last answered after %s", len(x.Hops), round(slowest(x.Hops)))
 	for _, h := range x.Hops {
 		b.more("%s over %s: cost %s, answered in %s", h.Router, orDash(string(h.Link)), h.Cost, round(time.Duration(h.Route)))
 	}
@@ -249,6 +275,24 @@ func (b *explainer) weighed(x ginnel.Weighed) {
 	for _, s := range x.Controller {
 		b.more("%s", stepLine(s))
 	}
+}
+
+// timeText says when a step was and how long it took; nothing when it was not.
+func timeText(steps []ginnel.Step, name string) string {
+	for _, s := range steps {
+		if s.Name == name {
+			return fmt.Sprintf(" (at %s, took %s)", round(time.Duration(s.Start)), round(time.Duration(s.Took)))
+		}
+	}
+	return ""
+}
+
+// slowest gives when the last router had answered.
+func slowest(hops []ginnel.Hop) (most time.Duration) {
+	for _, h := range hops {
+		most = max(most, time.Duration(h.Route))
+	}
+	return most
 }
 
 func stepText(steps []ginnel.Step, name string) string {

@@ -74,7 +74,7 @@ func TestExplainText(t *testing.T) {
 			Path:       []ginnel.RouterID{"r1", "r2"},
 			Links:      []ginnel.LinkID{"r1/r2/0"},
 			Hops:       []ginnel.Hop{{Router: "r1"}, {Router: "r2", Link: "r1/r2/0", Cost: ginnel.Units(11), Route: ginnel.Duration(time.Millisecond)}},
-			Controller: []ginnel.Step{{Name: "verify", Took: ginnel.Duration(time.Microsecond * 100), Detail: "signature"}},
+			Controller: []ginnel.Step{{Name: "verify", Took: ginnel.Duration(time.Microsecond * 100), Detail: "signature"}, {Name: "decide", Start: ginnel.Duration(100 * time.Microsecond), Took: ginnel.Duration(50 * time.Microsecond), Detail: "costs"}},
 		},
 		Steps: []ginnel.Step{
 			{Name: "edge router", Took: ginnel.Duration(time.Millisecond), Detail: "r1"},
@@ -89,13 +89,14 @@ func TestExplainText(t *testing.T) {
                 * r1: round trip 1.5ms
                   r2: not connected refused
 5 dial request  controller c1 (at 1ms, took 2ms)
-6 path          r1 -(r1/r2/0)- r2
+6 path          r1 -(r1/r2/0)- r2 (at 100µs, took 50µs)
                 * web@r2: default, static 0 + dynamic 0 + path 11 = 11
-7 routes        2 routers
+7 routes        2 routers, the last answered after 1ms
                 r1 over -: cost 0, answered in 0s
                 r2 over r1/r2/0: cost 11, answered in 1ms
-8 answers       1 steps at the controller
+8 answers       2 steps at the controller
                 at 0s verify, took 100µs: signature
+                at 100µs decide, took 50µs: costs
 9 data          circuit c7, end to end with router/r2: done (at 3ms, took 1ms)
 `
 	if got := explainText("web", "c7", ginnel.Peer{Role: ginnel.RoleRouter, ID: "r2"}, x); got != want {

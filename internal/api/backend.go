@@ -23,7 +23,7 @@ type Collection[C, V any] interface {
 	Delete(ctx context.Context, id string) error
 }
 
-// Circuits shows and ends running circuits.
+// Circuits shows and ends running circuits, and tells how they came about.
 type Circuits interface {
 	ListCircuits(ctx context.Context) ([]Circuit, error)
 	GetCircuit(ctx context.Context, id string) (Circuit, error)
@@ -31,6 +31,9 @@ type Circuits interface {
 	// ExplainCircuit gives the set-ups of a circuit that are remembered, the
 	// oldest first; it is an error when there is none.
 	ExplainCircuit(ctx context.Context, id string) ([]Explanation, error)
+	// WatchCircuits yields dials, resumes and circuits as they end, until ctx
+	// ends or the reader is too slow.
+	WatchCircuits(ctx context.Context) iter.Seq[CircuitEvent]
 }
 
 // Dialer shows the dial machine.

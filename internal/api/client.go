@@ -131,27 +131,7 @@ func (c *Client) Redial(ctx context.Context, id ginnel.RouterID) error {
 // WatchDials yields the machine's changes until ctx ends or the controller
 // goes away, which the last element's error tells.
 func (c *Client) WatchDials(ctx context.Context) iter.Seq2[DialEvent, error] {
-	return func(yield func(DialEvent, error) bool) {
-		resp, err := c.send(ctx, http.MethodGet, pathDialer+"/watch", nil)
-		if err != nil {
-			yield(DialEvent{}, err)
-			return
-		}
-		defer resp.Body.Close()
-		dec := json.NewDecoder(resp.Body)
-		for {
-			var ev DialEvent
-			if err := dec.Decode(&ev); err != nil {
-				if ctx.Err() == nil {
-					yield(DialEvent{}, fmt.Errorf("watch dials: %w", err))
-				}
-				return
-			}
-			if !yield(ev, nil) {
-				return
-			}
-		}
-	}
+	return watch[DialEvent](ctx, c, pathDialer+"/watch", "watch dials")
 }
 
 // remote is a Collection on the other side.

@@ -14,8 +14,9 @@ import (
 )
 
 // Explanation is how one set-up of a circuit, its dial or a resume, came about:
-// what the controller weighed, and how the routers answered.
+// what the controller weighed, and how the routers answered; or how it ended.
 type Explanation struct {
+	Event      string              `json:"event" enum:"dial,resume,ended"`
 	Circuit    ginnel.CircuitID    `json:"circuit"`
 	Service    ginnel.ServiceID    `json:"service"`
 	Client     ginnel.IdentityID   `json:"client"`
@@ -29,6 +30,9 @@ type Explanation struct {
 	Terminator ginnel.TerminatorID `json:"terminator,omitempty"`
 	Peer       string              `json:"peer,omitempty"`
 	Attempts   []ginnel.Attempt    `json:"attempts"`
+	// Of a circuit that has ended.
+	BytesSent     uint64 `json:"bytes_sent,omitempty" doc:"by the client"`
+	BytesReceived uint64 `json:"bytes_received,omitempty" doc:"by the client"`
 	ginnel.Weighed
 }
 

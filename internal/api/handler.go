@@ -173,6 +173,7 @@ func registerCircuits(a huma.API, b Backend) {
 			return nil, b.wrote(ctx, "delete", "circuit", in.ID, c.DeleteCircuit(ctx, in.ID))
 		})
 	registerExplain(a, c)
+	registerCircuitEvents(a, c)
 }
 
 func registerDialer(a huma.API, b Backend) {
@@ -198,25 +199,6 @@ func registerDialer(a huma.API, b Backend) {
 		})
 	huma.Register(a, huma.Operation{OperationID: "dialer-watch", Method: http.MethodGet, Path: pathDialer + "/watch"},
 		func(context.Context, *struct{}) (*huma.StreamResponse, error) {
-			return &huma.StreamResponse{Body: func(hc huma.Context) { streamDials(hc, d) }}, nil
+			return &huma.StreamResponse{Body: func(hc huma.Context) { stream(hc, d.WatchDials(hc.Context())) }}, nil
 		})
-}
-
-// streamDials writes one event a line, each at once, until the client leaves.
-func streamDials(hc huma.Context, d Dialer) {
-	hc.SetHeader("Content-Type", "application/jsonl")
-	w := hc.BodyWriter()
-	flush := func() {
-		if f, ok := w.(http.Flusher); ok {
-			f.Flush()
-		}
-	}
-	flush()
-	enc := json.NewEncoder(w)
-	for ev := range d.WatchDials(hc.Context()) {
-		if enc.Encode(ev) != nil {
-			return
-		}
-		flush()
-	}
 }

@@ -86,8 +86,8 @@ func problem(err error) error {
 
 // invalid gives err, if it is one, as something wrong in the question.
 func invalid(err error) error {
-	if err == nil {
-		return nil
+	if _, coded := errors.AsType[*ginnel.DialError](err); coded || err == nil {
+		return err
 	}
 	return api.Problemf(ginnel.KindInvalid, "%s", err)
 }

@@ -6,6 +6,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -61,6 +62,11 @@ func (a circuitsAdmin) ExplainCircuit(_ context.Context, id string) ([]api.Expla
 		return nil, api.Problemf(ginnel.KindNotFound, "circuit %s: none of the last %d set-ups at this controller was its", id, maxRecent)
 	}
 	return list, nil
+}
+
+// WatchCircuits yields dials, resumes and circuits as they end.
+func (a circuitsAdmin) WatchCircuits(ctx context.Context) iter.Seq[api.CircuitEvent] {
+	return a.c.circuits.watchers.watch(ctx)
 }
 
 // showCircuit gives a circuit out of its ends: the newest generation's, the

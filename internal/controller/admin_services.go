@@ -92,7 +92,7 @@ func checkService(s ginnel.Service) error {
 		return err
 	}
 	if !s.Strategy.Valid() {
-		return fmt.Errorf("strategy %q: want smartrouting, weighted, random or sticky", s.Strategy)
+		return ginnel.Errorf(ginnel.InvalidStrategy, "strategy %q: want smartrouting, weighted, random or sticky", s.Strategy)
 	}
 	if s.Attempts < 0 || s.Attempts > maxAttempts {
 		return fmt.Errorf("attempts %d: want 0 to %d", s.Attempts, maxAttempts)

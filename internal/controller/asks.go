@@ -54,8 +54,13 @@ func (r receiver) ask(m *wire.Message) {
 	if r.ch.asks.put(m, func() { r.c.running.Go(r.verify) }) || m.GetId() == 0 {
 		return
 	}
+	busy := tooMany("%d requests of router %s wait", maxAsks, r.ch.router)
+	if m.GetServicesRequest() == nil {
+		r.c.circuits.turnAway(r.ch, m, busy)
+		return
+	}
 	// A channel that does not take the answer ends, and with it the request.
-	_ = r.ch.conn.ReplyError(m.GetId(), tooMany("%d requests of router %s wait", maxAsks, r.ch.router))
+	_ = r.ch.conn.ReplyError(m.GetId(), busy)
 }
 
 // verify is the goroutine that works on requests. Once the channel has ended

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
 	"github.com/ginnel/ginnel/internal/core/circuit"
 	"github.com/ginnel/ginnel/internal/core/path"
 	"github.com/ginnel/ginnel/internal/core/terminator"
@@ -76,10 +77,11 @@ type circuits struct {
 	meter    circuitMeter
 	recent   recent
 	inFlight flights
+	ids      io.Reader // of circuits; read on any goroutine
+	watchers watchers[api.CircuitEvent]
 
 	// What follows is the loop's.
 	rng       *rand.Rand
-	ids       io.Reader // of circuits
 	setups    map[setupKey]*setup
 	requests  map[requestKey]*setup
 	deadlines deadlines
@@ -118,6 +120,7 @@ func newCircuits(c *Controller, rng *rand.Rand) *circuits {
 
 // run is the goroutine of the set-ups.
 func (cs *circuits) run(ctx context.Context) {
+	defer cs.watchers.end()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

@@ -95,6 +95,7 @@ func (cs *circuits) serveLines() {
 // start begins a set-up that has waited.
 func (cs *circuits) start(s *setup) {
 	cs.leaveLine(s)
+	s.timing.begun = time.Now()
 	cs.step(s, circuit.Begin{})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
 	"github.com/ginnel/ginnel/internal/core/circuit"
 )
 
@@ -32,6 +33,7 @@ type circuitMeter struct {
 	dials, resumes *prometheus.CounterVec // by code
 	took           prometheus.Histogram
 	decided        *prometheus.HistogramVec // by step
+	phases         phaseMeter
 }
 
 func newCircuitMeter(registry prometheus.Registerer, g *gate) circuitMeter {
@@ -44,8 +46,9 @@ func newCircuitMeter(registry prometheus.Registerer, g *gate) circuitMeter {
 		}, []string{"code"}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "ginnel_circuit_setup_seconds", Help: "From a request to its DialResponse.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+			Buckets: setupBuckets(),
 		}),
+		phases: newPhaseMeter(),
 	}
 	m.decided = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "ginnel_circuit_decision_seconds",
@@ -53,11 +56,14 @@ func newCircuitMeter(registry prometheus.Registerer, g *gate) circuitMeter {
 		// Fine enough to tell a percentile from: each is 15 % more, from 10 µs to 10 s.
 		Buckets: prometheus.ExponentialBucketsRange(10e-6, 10, 100),
 	}, []string{"step"})
-	registry.MustRegister(m.dials, m.resumes, m.took, m.decided, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	registry.MustRegister(m.dials, m.resumes, m.took, m.decided, m.phases.took, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ginnel_circuit_setups", Help: "Set-ups that run.",
 	}, func() float64 { return float64(g.len()) }))
 	return m
 }
+
+// setupBuckets are from half a millisecond to half a minute.
+func setupBuckets() []float64 { return prometheus.ExponentialBuckets(0.0005, 2, 16) }
 
 // codeLabel names a code. Routers may name codes that we do not know, but no
 // number of them makes us keep more than one counter.
@@ -72,11 +78,12 @@ func codeLabel(code ginnel.Code) string {
 // write without end is for those who look closely.
 func (cs *circuits) record(s *setup, o outcome) {
 	took := time.Since(s.timing.received)
-	kind, counter := "dial", cs.meter.dials
+	kind, counter := api.EventDial, cs.meter.dials
 	if s.resume != nil {
-		kind, counter = "resume", cs.meter.resumes
+		kind, counter = api.EventResume, cs.meter.resumes
 	}
 	counter.WithLabelValues(codeLabel(o.code)).Inc()
+	cs.remember(s, o)
 	if o.code == ginnel.CodeOK {
 		cs.meter.took.Observe(took.Seconds())
 	}
@@ -104,4 +111,23 @@ func (cs *circuits) record(s *setup, o outcome) {
 		attrs = append(attrs, slog.Any("err", o.err))
 	}
 	cs.c.log.LogAttrs(context.Background(), level, "circuit set-up ended", attrs...)
+}
+
+// over logs a circuit that has ended: its last known end was taken away.
+func (cs *circuits) over(end *endpointRow) {
+	c := showCircuit([]*endpointRow{end})
+	f := finished{
+		kind: api.EventEnded, circuit: c.ID, service: c.Service, client: c.Client, path: c.Path,
+		timing: timing{received: c.Since}, took: time.Since(c.Since), sent: c.BytesSent, received: c.BytesReceived,
+		outcome: outcome{code: end.code, terminator: c.Terminator, peer: c.Peer},
+	}
+	if len(c.Path) > 0 {
+		f.ingress = c.Path[0]
+	}
+	cs.recent.put(f)
+	cs.watchers.publish(f.event())
+	cs.c.log.LogAttrs(context.Background(), slog.LevelInfo, "circuit ended",
+		slog.String("circuit_id", string(c.ID)), slog.String("service", string(c.Service)),
+		slog.String("identity", string(c.Client)), slog.String("peer", c.Peer.String()), slog.String("code", end.code.String()),
+		slog.Duration("took", f.took), slog.Uint64("sent", f.sent), slog.Uint64("received", f.received))
 }

@@ -79,8 +79,11 @@ func TestExplainFailedDial(t *testing.T) {
 			t.Errorf("of the last attempt: %+v, want %+v", e, last)
 		}
 		unknown := w.dial(func(d *wire.Dial) { d.Service = "none" }).failure(ginnel.InvalidService)
-		if _, err := (circuitsAdmin{w.c}).ExplainCircuit(t.Context(), string(unknown.Circuit)); kindOf(err) != ginnel.KindNotFound {
-			t.Errorf("a dial without a circuit: %v", err)
+		if e := w.explained(string(unknown.Circuit), 1)[0]; e.Code != ginnel.InvalidService || e.Cause != unknown.Message || len(e.Attempts) != 0 {
+			t.Errorf("a dial that was refused: %+v", e)
+		}
+		if _, err := (circuitsAdmin{w.c}).ExplainCircuit(t.Context(), "none"); kindOf(err) != ginnel.KindNotFound {
+			t.Errorf("no circuit: %v", err)
 		}
 	})
 }
@@ -88,12 +91,13 @@ func TestExplainFailedDial(t *testing.T) {
 // However many set-ups there are, the last ones are remembered, in their order.
 func TestRecentIsBounded(t *testing.T) {
 	var r recent
-	from := &fakeRouter{name: "A"}
 	id := func(n int) ginnel.CircuitID { return ginnel.CircuitID(fmt.Sprintf("c%d", n/2)) }
 	for n := range maxRecent + 7 {
-		r.put(&setup{from: from, decision: decision{circuit: id(n)}}, outcome{code: ginnel.Code(n % 2)})
+		r.put(finished{circuit: id(n), outcome: outcome{code: ginnel.Code(n % 2)}})
 	}
-	r.put(&setup{from: from}, outcome{})
+	for range 3 * maxRefused { // what anybody can make us remember takes nothing else's place
+		r.put(finished{circuit: "refused", outcome: outcome{refused: true}})
+	}
 	for n, want := range map[int][]ginnel.Code{0: nil, 6: {1}, 8: {0, 1}, maxRecent + 4: {0, 1}, maxRecent + 6: {0}} {
 		var got []ginnel.Code
 		for _, f := range r.of(id(n)) {
@@ -103,8 +107,8 @@ func TestRecentIsBounded(t *testing.T) {
 			t.Errorf("circuit %s: %v, want %v", id(n), got, want)
 		}
 	}
-	if len(r.ring) != maxRecent {
-		t.Errorf("%d are remembered", len(r.ring))
+	if len(r.tried.all) != maxRecent || len(r.of("refused")) != maxRefused {
+		t.Errorf("%d are remembered, and %d refused", len(r.tried.all), len(r.refused.all))
 	}
 }
 

@@ -73,6 +73,7 @@ func (s *setup) resumeNumber() uint32 {
 func (cs *circuits) begin(s *setup) {
 	s.timing.begun = time.Now()
 	if err := cs.name(s); err != nil {
+		err.Circuit = s.decision.circuit
 		cs.ended(s, outcome{code: err.Code, cause: err.Message, err: cs.reply(s, failed(err))})
 		return
 	}
@@ -87,8 +88,8 @@ func (cs *circuits) begin(s *setup) {
 	cs.queue(s)
 }
 
-// name gives a dial its circuit's id, or sees that a resume is the only one of
-// its number.
+// name sees that no other circuit has the id that a dial was given, and that a
+// resume is the only one of its number.
 func (cs *circuits) name(s *setup) *ginnel.DialError {
 	if s.resume != nil {
 		if cs.setups[s.key()] != nil {
@@ -97,14 +98,14 @@ func (cs *circuits) name(s *setup) *ginnel.DialError {
 		return nil
 	}
 	for range 8 {
+		if id := s.decision.circuit; id != "" && cs.setups[s.key()] == nil && len(cs.underlay.endpoints(id)) == 0 {
+			return nil
+		}
 		id, err := newCircuitID(cs.ids)
 		if err != nil {
 			return ginnel.Errorf(ginnel.IDGenerationError, "%v", err)
 		}
 		s.decision.circuit = id
-		if cs.setups[s.key()] == nil && len(cs.underlay.endpoints(id)) == 0 {
-			return nil
-		}
 	}
 	return ginnel.Errorf(ginnel.IDGenerationError, "every id drawn is in use")
 }
@@ -125,6 +126,7 @@ func newCircuitID(random io.Reader) (ginnel.CircuitID, error) {
 
 // choose is the choice for one attempt, out of what is known now.
 func (cs *circuits) choose(s *setup, x circuit.Exclusions) (circuit.Choice, *ginnel.DialError) {
+	s.timing.chose = time.Now()
 	cs.trees = treesOf(cs.underlay.topology(), cs.trees)
 	candidates := cs.candidates(s)
 	for i := range candidates {
@@ -184,6 +186,9 @@ func (cs *circuits) step(s *setup, ev circuit.Event) {
 		}
 	}
 	cs.count(s)
+	if s.timing.sent.Before(s.timing.chose) {
+		s.timing.sent = time.Now()
+	}
 	if !s.machine.Done() {
 		cs.deadlines.moved(s)
 	}
@@ -234,6 +239,7 @@ func (cs *circuits) respond(s *setup, a circuit.Respond) {
 		}
 		end.code, end.err = ginnel.Cancelled, err
 	}
+	cs.meter.phases.observe(s.timing, a.Tried, time.Now())
 	cs.ended(s, end)
 }
 
@@ -271,6 +277,5 @@ func (cs *circuits) ended(s *setup, o outcome) {
 		}
 		heap.Remove(&cs.deadlines, s.place)
 	}
-	cs.recent.put(s, o)
 	cs.record(s, o)
 }

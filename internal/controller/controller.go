@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -35,6 +36,9 @@ type Options struct {
 	// Random decides backoff and weighted choices; nil: seeded by the system.
 	// It is used by New only, to seed what the loops use.
 	Random *rand.Rand
+	// Entropy is what ids of circuits are drawn from, on any goroutine; nil: the
+	// system's.
+	Entropy io.Reader
 	// Software is the version that Status tells.
 	Software string
 	// Renewed keeps a renewed credential of the controller; nil: it is kept in
@@ -131,6 +135,9 @@ func New(opts Options) (*Controller, error) {
 	c.services = newServices(c)
 	c.judge = newJudge(c)
 	c.circuits = newCircuits(c, fork(opts.Random))
+	if opts.Entropy != nil {
+		c.circuits.ids = opts.Entropy
+	}
 	c.hints = newHints(c)
 	c.dials = newDials(c, fork(opts.Random))
 	return c, nil

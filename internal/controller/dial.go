@@ -35,7 +35,7 @@ var (
 type dials struct {
 	c        *Controller
 	loop     *dialloop.Loop
-	watchers watchers
+	watchers watchers[api.DialEvent]
 	pace     *pace
 	// failures holds why and when a tracked router's last dial failed. It
 	// belongs to the loop's goroutine.

@@ -302,7 +302,7 @@ func TestGroups(t *testing.T) {
 // Who watches too slowly is cut off; nobody waits for it.
 func TestSlowWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w watchers
+		var w watchers[api.DialEvent]
 		var events atomic.Int64
 		release := make(chan struct{})
 		done := make(chan struct{})

@@ -23,8 +23,26 @@ const (
 
 // dialRequest takes a DialRequest that router ch passed on.
 func (cs *circuits) dialRequest(ch outlet, m *wire.Message) {
-	s := &setup{from: ch, request: m.GetId(), timing: timing{received: time.Now()}}
+	s := cs.newSetup(ch, m)
 	cs.admit(s, cs.readDial(m.GetDialRequest()))
+}
+
+// newSetup gives what a request is going to be. A dial has its circuit's id from
+// the beginning, so that whatever becomes of it can be asked for.
+func (cs *circuits) newSetup(ch outlet, m *wire.Message) *setup {
+	s := &setup{from: ch, request: m.GetId(), timing: timing{received: time.Now()}}
+	if m.GetResumeRequest() != nil {
+		s.resume = new(resumption)
+		return s
+	}
+	// When none can be drawn the loop tries again, and says so.
+	s.decision.circuit, _ = newCircuitID(cs.ids)
+	return s
+}
+
+// turnAway refuses a request that nobody has looked at.
+func (cs *circuits) turnAway(ch outlet, m *wire.Message, busy *ginnel.DialError) {
+	cs.refuse(cs.newSetup(ch, m), failure(busy))
 }
 
 // reader verifies the request of a set-up and fills the set-up in. It gives
@@ -57,6 +75,7 @@ func (cs *circuits) admit(s *setup, read reader) {
 
 // refuse answers a request that does not become a set-up.
 func (cs *circuits) refuse(s *setup, f *wire.Failure) {
+	f.Circuit = string(s.decision.circuit)
 	// A channel that does not take the answer ends, and with it the request.
 	_ = cs.reply(s, &wire.Message{Body: &wire.Message_Failure{Failure: f}})
 	cs.record(s, outcome{code: ginnel.Code(f.GetCode()), cause: f.GetMessage(), refused: true})
@@ -84,7 +103,7 @@ func (cs *circuits) readDial(request *wire.DialRequest) reader {
 			return failure(cs.c.refusal(err))
 		}
 		s.decision = decision{
-			network: cs.c.network, service: service.ID, client: client.ID,
+			network: cs.c.network, circuit: s.decision.circuit, service: service.ID, client: client.ID,
 			dialHash: pki.DialHash(request.GetDial().GetPayload()), revision: r.Revision(),
 			protocol: ginnel.Protocol(d.GetProtocol()), idle: time.Duration(service.IdleTimeout),
 		}

@@ -29,7 +29,9 @@ type timing struct {
 	received time.Time // the request
 	genuine  time.Time // its signature was verified
 	verified time.Time // it was found good
-	begun    time.Time // its first attempt was chosen
+	begun    time.Time // its turn came
+	chose    time.Time // the choice of the last attempt began
+	sent     time.Time // the Routes of the last attempt were on their way
 	// attempts are the beginnings of the attempts, in their order.
 	attempts []time.Time
 }
@@ -44,6 +46,9 @@ func explain(tm timing, tried []circuit.Tried) *wire.Explain {
 		if i < len(tm.attempts) {
 			x.Phases = append(x.Phases, tm.attempt(i, t)...)
 		}
+	}
+	if len(tried) > 0 && !tm.chose.IsZero() && !tm.sent.Before(tm.chose) {
+		x.Phases = append(x.Phases, tm.phase("decide", tm.chose, tm.sent.Sub(tm.chose), "candidates, path, costs, ticket of the last attempt"))
 	}
 	x.Phases = x.Phases[:min(len(x.Phases), maxExplainPhases)]
 	if len(tried) > 0 {

@@ -248,20 +248,24 @@ func (f *fabric) room(ch *channel, page softPage) bool {
 // apply puts a page of rows in, and reports whether there is a link now that
 // was not there before. A page of an older channel changes nothing.
 func (f *fabric) apply(ch *channel, page softPage) (linked bool) {
-	gone, linked := f.applied(ch, page)
+	gone, ended, linked := f.applied(ch, page)
 	for _, id := range gone {
 		f.c.circuits.linkGone(ch.router, id)
+	}
+	for _, end := range ended {
+		f.c.circuits.over(end)
 	}
 	return linked
 }
 
-// applied is apply; it gives the links that were up and are no longer.
-func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, linked bool) {
+// applied is apply; it gives the links that were up and are no longer, and the
+// last ends of circuits that have ended.
+func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, ended []*endpointRow, linked bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.routers[ch.router]
 	if s == nil || s.ch != ch {
-		return nil, false
+		return nil, nil, false
 	}
 	for _, row := range page.links {
 		old, known := s.links[row.ID]
@@ -292,7 +296,8 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, link
 		}
 	}
 	for _, row := range page.endpoints {
-		if old := s.endpoints[row.endpointKey]; old != nil {
+		old := s.endpoints[row.endpointKey]
+		if old != nil {
 			f.unlistLocked(old)
 			delete(s.endpoints, row.endpointKey)
 		}
@@ -300,13 +305,17 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, link
 			row.judgement = new(judgement)
 			s.endpoints[row.endpointKey] = row
 			f.listLocked(row)
+		} else if old != nil && len(f.circuits[row.circuit]) == 0 {
+			last := *old // what it was, with what the router says at the end
+			last.sent, last.received, last.code = row.sent, row.received, row.code
+			ended = append(ended, &last)
 		}
 	}
 	if page.end && !s.complete {
 		s.complete = true
 		f.urgent.fire()
 	}
-	return gone, linked
+	return gone, ended, linked
 }
 
 func (f *fabric) putTerminatorLocked(s *softState, row *terminatorRow) {

@@ -33,7 +33,7 @@ func (r *resumption) detached(err *ginnel.DialError) *ginnel.DialError {
 
 // resumeRequest takes a ResumeRequest that router ch passed on.
 func (cs *circuits) resumeRequest(ch outlet, m *wire.Message) {
-	s := &setup{from: ch, request: m.GetId(), timing: timing{received: time.Now()}, resume: new(resumption)}
+	s := cs.newSetup(ch, m)
 	cs.admit(s, cs.readResume(m.GetResumeRequest()))
 }
 
@@ -64,7 +64,6 @@ func (cs *circuits) readResume(request *wire.ResumeRequest) reader {
 		rows := cs.underlay.endpoints(s.decision.circuit)
 		end := hostEnd(ticket, rows)
 		if err := checkNumber(rows, q.GetNumber(), end.Router, s.from.id()); err != nil {
-			err.Circuit = s.decision.circuit
 			return failure(err)
 		}
 		s.service = service

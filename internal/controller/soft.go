@@ -89,6 +89,7 @@ type (
 		sent       uint64
 		received   uint64
 		removed    bool
+		code       ginnel.Code // why the circuit ended, of one that was removed
 		at         time.Time
 		*judgement
 	}
@@ -209,7 +210,7 @@ func (c *Controller) readEndpoint(from ginnel.RouterID, e *wire.EndpointState) (
 		endpointKey: endpointKey{ginnel.CircuitID(e.GetCircuit()), e.GetHost()},
 		router:      from, generation: e.GetGeneration(), signed: e.GetTicket(),
 		path: wire.IDs[ginnel.RouterID](e.GetPath()), links: wire.IDs[ginnel.LinkID](e.GetLinks()),
-		sent: e.GetBytesSent(), received: e.GetBytesReceived(), removed: e.GetRemoved(), at: time.Now(),
+		sent: e.GetBytesSent(), received: e.GetBytesReceived(), removed: e.GetRemoved(), code: ginnel.Code(e.GetCode()), at: time.Now(),
 	}
 	if row.removed {
 		return row, nil

@@ -7,22 +7,20 @@ import (
 	"context"
 	"iter"
 	"sync"
-
-	"github.com/ginnel/ginnel/internal/api"
 )
 
 // watcherQueue is how many events wait for a reader before it is cut off.
 const watcherQueue = 1024
 
-// watchers passes the machine's changes on to those who watch. A reader that is
-// too slow is cut off: nobody waits for it.
-type watchers struct {
+// watchers passes events on to those who watch. A reader that is too slow is cut
+// off: nobody waits for it.
+type watchers[E any] struct {
 	mu    sync.Mutex
-	chans map[chan api.DialEvent]struct{}
+	chans map[chan E]struct{}
 	ended bool
 }
 
-func (w *watchers) publish(ev api.DialEvent) {
+func (w *watchers[E]) publish(ev E) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for ch := range w.chans {
@@ -36,9 +34,9 @@ func (w *watchers) publish(ev api.DialEvent) {
 }
 
 // watch yields events until ctx ends, the reader is too slow, or the loop ends.
-func (w *watchers) watch(ctx context.Context) iter.Seq[api.DialEvent] {
-	return func(yield func(api.DialEvent) bool) {
-		ch := make(chan api.DialEvent, watcherQueue)
+func (w *watchers[E]) watch(ctx context.Context) iter.Seq[E] {
+	return func(yield func(E) bool) {
+		ch := make(chan E, watcherQueue)
 		if !w.add(ch) {
 			return
 		}
@@ -56,27 +54,27 @@ func (w *watchers) watch(ctx context.Context) iter.Seq[api.DialEvent] {
 	}
 }
 
-func (w *watchers) add(ch chan api.DialEvent) bool {
+func (w *watchers[E]) add(ch chan E) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
 		return false
 	}
 	if w.chans == nil {
-		w.chans = make(map[chan api.DialEvent]struct{})
+		w.chans = make(map[chan E]struct{})
 	}
 	w.chans[ch] = struct{}{}
 	return true
 }
 
-func (w *watchers) remove(ch chan api.DialEvent) {
+func (w *watchers[E]) remove(ch chan E) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.chans, ch)
 }
 
 // end cuts all readers off.
-func (w *watchers) end() {
+func (w *watchers[E]) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true

@@ -44,6 +44,7 @@ type end struct {
 	attach     *wire.Signed // nil: it was not attached
 	sequence   uint64       // of attach
 	up, down   uint64       // bytes of rows before
+	code       ginnel.Code  // why the circuit was reset, as rows before know
 }
 
 func (es *endpoints) init(c *circuits) {
@@ -96,6 +97,9 @@ func (es *endpoints) moveLocked(r *row, key endKey, peer string, h *hosted) {
 func (e *end) leave() {
 	if e.row != nil {
 		up, down := e.row.bytes()
+		if code := ginnel.Code(e.row.code.Load()); code != ginnel.CodeOK {
+			e.code = code
+		}
 		e.up, e.down, e.row = e.up+up, e.down+down, nil
 	}
 }
@@ -116,7 +120,10 @@ func (es *endpoints) unattachLocked(e *end) {
 func (es *endpoints) cleared(r *row) {
 	es.eachOf(r, func(e *end) {
 		e.leave()
-		if e.hosted == nil && (e.attach == nil || es.c.r.edge.at(e.peer) == nil) {
+		if e.code == ginnel.CodeOK && !r.done.Load() { // nobody has ended it: it came to its end
+			e.code = r.expired()
+		}
+		if e.hosted != nil && !es.c.hosts(e.hosted) || e.hosted == nil && (e.attach == nil || es.c.r.edge.at(e.peer) == nil) {
 			es.removeLocked(e)
 		}
 	})
@@ -139,11 +146,12 @@ func (es *endpoints) eachOf(r *row, do func(*end)) {
 	}
 }
 
-// hostEnded takes the end of a circuit away that was hosted here.
-func (es *endpoints) hostEnded(h *hosted) {
+// hostEnded takes the end of a circuit away that was hosted here; code says why.
+func (es *endpoints) hostEnded(h *hosted, code ginnel.Code) {
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	if e := es.ends[endKey{h.circuit, true}]; e != nil && e.hosted == h {
+		e.code = code
 		es.removeLocked(e)
 	}
 }
@@ -153,7 +161,7 @@ func (es *endpoints) removeLocked(e *end) {
 	delete(es.ends, e.endKey)
 	es.unattachLocked(e)
 	s := e.state()
-	s.Removed = true
+	s.Removed, s.Code = true, uint32(e.code)
 	es.c.r.report.endpoint(s)
 }
 

@@ -132,7 +132,7 @@ func (h *hosted) begin(r *row, ticket *wire.Ticket, e *wire.Egress) (*endpoint.C
 	c := h.c
 	cfg := endpoint.Config{
 		Budget: c.budget, Slabs: c.slabs, Circuit: h.circuit,
-		Ended:    func(error) { h.ended() },
+		Ended:    h.ended,
 		NewBatch: newBatch,
 	}
 	server := c.server()
@@ -161,6 +161,13 @@ func (c *circuits) server() *pki.CircuitServer {
 	return c.shown
 }
 
+// hosts reports whether a circuit that ends here is up and not over.
+func (c *circuits) hosts(h *hosted) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hosted[h.circuit] == h && h.stream.Load() != nil
+}
+
 // unhost forgets a circuit that did not come about, or is over.
 func (c *circuits) unhost(h *hosted) {
 	c.mu.Lock()
@@ -170,8 +177,9 @@ func (c *circuits) unhost(h *hosted) {
 	}
 }
 
-// ended takes the end of the stream: nothing of it is left.
-func (h *hosted) ended() {
+// ended takes the end of the stream, of which nothing is left; err is nil when it
+// ended in order.
+func (h *hosted) ended(err error) {
 	h.mu.Lock()
 	r := h.row
 	h.mu.Unlock()
@@ -179,5 +187,13 @@ func (h *hosted) ended() {
 	if r != nil {
 		r.end()
 	}
-	h.c.endpoints.hostEnded(h)
+	code, _ := errors.AsType[*ginnel.DialError](err)
+	h.c.endpoints.hostEnded(h, codeOf(code))
+}
+
+func codeOf(err *ginnel.DialError) ginnel.Code {
+	if err == nil {
+		return ginnel.CodeOK
+	}
+	return err.Code
 }

@@ -30,11 +30,12 @@ type row struct {
 	// this router: then that endpoint counts credit, and host is set.
 	ways *[2]way
 	host *hosted
-	hop  *hop         // of host
-	role *rowRole     // what ends of the circuit are here or behind an edge connection; nil: none
-	last atomic.Int64 // ns since circuits.start: when a frame last came; 0: never
-	over atomic.Bool  // the circuit was reset: frames are thrown away
-	done atomic.Bool  // the table was told that the circuit has ended
+	hop  *hop          // of host
+	role *rowRole      // what ends of the circuit are here or behind an edge connection; nil: none
+	last atomic.Int64  // ns since circuits.start: when a frame last came; 0: never
+	over atomic.Bool   // the circuit was reset: frames are thrown away
+	done atomic.Bool   // the table was told that the circuit has ended
+	code atomic.Uint32 // why it was reset; 0: it was not
 
 	// Of the table's goroutine.
 	ask     askKey // of the request that the row is for, at the client's end
@@ -88,6 +89,9 @@ func (r *row) take(i int, p *port, b *transport.Batch, h wire.Header, frame []by
 	case wire.PathBroken:
 		w.broken(now, b, p, frame)
 	case wire.Reset:
+		if code, _, err := wire.ParseReset(frame[wire.HeaderSize:]); err == nil {
+			r.code.Store(uint32(code))
+		}
 		r.over.Store(true)
 		w.broken(now, b, p, frame)
 		r.ways[1-i].drop(now, b)
@@ -106,12 +110,22 @@ func (r *row) reset(now time.Time, b *transport.Batch, code ginnel.Code, text st
 	if r.over.Swap(true) {
 		return
 	}
+	r.code.Store(uint32(code))
 	for i := range r.ways {
 		r.ways[i].tell(now, b, func(buf []byte, to uint32) []byte {
 			return wire.AppendReset(buf, to, code, text)
 		})
 	}
 	r.end()
+}
+
+// expired says why a row went that nobody has ended: nothing came over it for too
+// long, or the path was broken for too long.
+func (r *row) expired() ginnel.Code {
+	if r.lastSeen().IsZero() || time.Since(r.lastSeen()) >= label.IdleTime {
+		return ginnel.IdleTimeout
+	}
+	return ginnel.ResumeTimeout
 }
 
 // end tells the table, once, that the circuit has ended as far as is seen here.

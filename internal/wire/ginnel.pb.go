@@ -3104,6 +3104,7 @@ type EndpointState struct {
 	Removed       bool                   `protobuf:"varint,8,opt,name=removed,proto3" json:"removed,omitempty"`
 	BytesSent     uint64                 `protobuf:"varint,9,opt,name=bytes_sent,json=bytesSent,proto3" json:"bytes_sent,omitempty"`
 	BytesReceived uint64                 `protobuf:"varint,10,opt,name=bytes_received,json=bytesReceived,proto3" json:"bytes_received,omitempty"`
+	Code          uint32                 `protobuf:"varint,11,opt,name=code,proto3" json:"code,omitempty"` // with removed: why the circuit has ended; 0: in order, or not known here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3204,6 +3205,13 @@ func (x *EndpointState) GetBytesSent() uint64 {
 func (x *EndpointState) GetBytesReceived() uint64 {
 	if x != nil {
 		return x.BytesReceived
+	}
+	return 0
+}
+
+func (x *EndpointState) GetCode() uint32 {
+	if x != nil {
+		return x.Code
 	}
 	return 0
 }
@@ -5488,7 +5496,7 @@ const file_ginnel_proto_rawDesc = "" +
 	"connection\x18\x03 \x01(\x04R\n" +
 	"connection\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\fR\x03key\x12\x18\n" +
-	"\aremoved\x18\x05 \x01(\bR\aremoved\"\xc1\x02\n" +
+	"\aremoved\x18\x05 \x01(\bR\aremoved\"\xd5\x02\n" +
 	"\rEndpointState\x12\x18\n" +
 	"\acircuit\x18\x01 \x01(\tR\acircuit\x12\x1e\n" +
 	"\n" +
@@ -5503,7 +5511,8 @@ const file_ginnel_proto_rawDesc = "" +
 	"\n" +
 	"bytes_sent\x18\t \x01(\x04R\tbytesSent\x12%\n" +
 	"\x0ebytes_received\x18\n" +
-	" \x01(\x04R\rbytesReceived\"$\n" +
+	" \x01(\x04R\rbytesReceived\x12\x12\n" +
+	"\x04code\x18\v \x01(\rR\x04code\"$\n" +
 	"\n" +
 	"LabelGrant\x12\x16\n" +
 	"\x06labels\x18\x01 \x03(\aR\x06labels\"\x9a\x02\n" +

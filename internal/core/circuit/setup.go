@@ -191,7 +191,12 @@ func (s *Setup) answered(now time.Time, ev RouteAnswered) []Action {
 	case ev.Err != nil:
 		s.confirm(now, i, legRefused)
 		s.exclude(i, ev)
-		return s.failed(now, named(ev.Err, ginnel.RouterErrGeneric, "router %s refused", ev.Router))
+		cause := named(ev.Err, ginnel.RouterErrGeneric, "router %s refused", ev.Router)
+		if i == 0 && cause.Code == ginnel.Cancelled {
+			// The client's own router knows that nobody waits any more.
+			return append(s.drop(now, cause), s.fail(cause))
+		}
+		return s.failed(now, cause)
 	}
 	s.confirm(now, i, legRouted)
 	if s.attempt.egress(i) {

@@ -149,7 +149,7 @@ func (t *Table) seen(now time.Time, ev Seen) {
 	if r == nil {
 		return
 	}
-	limit := idleTime
+	limit := IdleTime
 	if r.ended {
 		limit = endedTime
 	}

@@ -12,11 +12,13 @@ import (
 	"github.com/ginnel/ginnel"
 )
 
-// Times of the table.
+// IdleTime is how long a row may be without a frame.
+const IdleTime = 180 * time.Second
+
+// Other times of the table.
 const (
 	restTime     = 30 * time.Second
 	routeSlack   = 2 * time.Second // after a Route's deadline
-	idleTime     = 180 * time.Second
 	endedTime    = 10 * time.Second
 	peerGoneTime = 60 * time.Second
 	checkAgain   = 10 * time.Second // when a Check was not answered

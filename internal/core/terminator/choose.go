@@ -40,11 +40,26 @@ func Choose(candidates []Candidate, q Query, rng *rand.Rand) (eligible []Costed,
 	case ginnel.RandomPick:
 		return eligible, rng.IntN(len(class)), nil
 	case ginnel.Sticky:
+		if err := strange(class, q.Sticky); err != nil {
+			return nil, 0, err
+		}
 		at := slices.IndexFunc(class, func(c Costed) bool { return c.Terminator.ID == q.Sticky })
 		return eligible, max(0, at), nil
 	case ginnel.Smartrouting, "":
 	}
 	return eligible, 0, nil
+}
+
+// strange says why a sticky token cannot be one that this service gave, or nil.
+// That its terminator is gone says nothing: another one is taken then.
+func strange(class []Costed, token ginnel.TerminatorID) *ginnel.DialError {
+	own := class[0].Terminator.Service
+	service, _, named := strings.Cut(string(token), "@")
+	mine := func(c Costed) bool { return c.Terminator.ID == token }
+	if !named || ginnel.ServiceID(service) == own || slices.ContainsFunc(class, mine) {
+		return nil
+	}
+	return ginnel.Errorf(ginnel.StrategyError, "the sticky token is of service %s, not of %s", service, own)
 }
 
 // best gives those of the best precedence, which come first.
