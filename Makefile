@@ -36,6 +36,7 @@ test: build
 	$(GO) vet $(TAGS) ./...
 	$(GO) test $(TAGS) $(RACE) -shuffle=on ./...
 	$(GO) test -run '^TestL17_SimultaneousDials$$' ./internal/transport # 10,000 times; with the detector 1,000
+	$(GO) test -run '^TestNoRowIsLeft$$' ./cmd/ginnel # 10,000 dials; with the detector 500
 	@$(MAKE) --no-print-directory cases
 
 # The sample runs through their checkers.

@@ -129,7 +129,10 @@ func (m *memory) end() {
 	_ = m.backend.Close()
 }
 
-// wait lets time pass.
+// pass lets time pass.
+func pass(d time.Duration) { time.Sleep(d) }
+
+// wait lets time pass, and all that it makes due be done.
 func (m *memory) wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

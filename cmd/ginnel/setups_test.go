@@ -99,7 +99,7 @@ func TestNoRowIsLeft(t *testing.T) {
 				}
 				_ = conn.Abort()
 			})
-			time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+			pass(time.Duration(rng.IntN(20)) * time.Millisecond)
 		}
 		mend()
 		dials.Wait()
@@ -143,7 +143,7 @@ func whatever(seed uint64) func(context.Context, sdk.Incoming) (io.Closer, error
 		case 1:
 			return hang(ctx, in)
 		case 2:
-			time.Sleep(late) // whatever became of who asked
+			pass(late) // whatever became of who asked
 		}
 		return nil, nil
 	}
@@ -314,5 +314,69 @@ func TestDeletedIdentityLetsGo(t *testing.T) {
 		if n := tries.Load(); n > 65 {
 			m.Errorf("%d connections in five minutes, want one every 5 s at most", n)
 		}
+	})
+}
+
+// TestOverloadIsBusy dials thousands of times at once what takes its time, more
+// than routers and controllers set up at once: every dial is answered in its time,
+// those that are too many with BUSY and when to come back, and a connection that
+// runs meanwhile does not notice.
+func TestOverloadIsBusy(t *testing.T) {
+	inMemory(t, func(m *memory) {
+		m.usual()
+		bob, alice := m.client("bob"), m.client("alice")
+		l, err := bob.Listen("hosted", sdk.ListenOptions{Connect: hang, Backlog: 4096})
+		m.must(err)
+		m.wait(time.Second)
+		conn, err := m.dial(alice, "echo", dialTime, sdk.DialOptions{})
+		m.must(err)
+		const limit = 900 * time.Millisecond // no time to come back a second later
+		var busy, tried atomic.Int32
+		var crowd sync.WaitGroup
+		for range 3000 {
+			crowd.Go(func() {
+				began := time.Now()
+				_, err := m.dial(alice, "hosted", limit, sdk.DialOptions{})
+				dial, ok := errors.AsType[*ginnel.DialError](err)
+				switch {
+				case !ok || time.Since(began) > limit:
+					m.Errorf("after %v: %v", time.Since(began), err)
+				case dial.Code == ginnel.Busy && dial.RetryAfter <= 0:
+					m.Errorf("busy, and it does not say until when: %v", dial)
+				case dial.Code == ginnel.Busy:
+					busy.Add(1)
+				case dial.Code == ginnel.RouterErrDialTimedOut, dial.Code == ginnel.RouterErrResourcesNotAvailable,
+					dial.Code == ginnel.RouterResponseTimeout, dial.Code == ginnel.DeadlineExceeded:
+					tried.Add(1)
+				default:
+					m.Errorf("got %v", dial)
+				}
+			})
+		}
+		over := make(chan struct{})
+		go func() {
+			crowd.Wait()
+			close(over)
+		}()
+		piece := make([]byte, 32<<10)
+		for rounds, done := 0, false; !done; rounds++ {
+			piece[rounds%len(piece)]++
+			began := time.Now()
+			m.says(conn, string(piece))
+			if took := time.Since(began); took > 10*time.Millisecond {
+				m.Errorf("round %d took %v while nothing is far away", rounds, took)
+			}
+			pass(10 * time.Millisecond)
+			select {
+			case <-over:
+				done = true
+			default:
+			}
+		}
+		m.Logf("%d busy, %d tried", busy.Load(), tried.Load())
+		if busy.Load() < 1000 || tried.Load() == 0 {
+			m.Errorf("of 3000 dials %d were told that it is busy, and %d were tried", busy.Load(), tried.Load())
+		}
+		m.must(l.Close())
 	})
 }
