@@ -13,6 +13,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -47,6 +48,11 @@ func (c *Client) ask(ctx context.Context, e *edge, to *wire.ControllerInfo, q qu
 		}
 		m := q.message(signed)
 		answer, err := e.conn.Exchange(ctx, m, nil)
+		if errors.Is(err, transport.ErrQueueFull) { // the connection is well
+			busy := ginnel.Errorf(ginnel.Busy, "too many requests wait for edge router %s", e.id)
+			busy.RetryAfter = ginnel.Duration(busyPause)
+			return nil, nil, busy
+		}
 		if err == nil {
 			c.shunned.remove(ginnel.ControllerID(to.GetId()))
 		} else {

@@ -108,6 +108,13 @@ func (m *memory) part(a, b string) {
 	m.net.Cut(a, b)
 }
 
+// lose takes a host away as a power cut does: it says nothing any more.
+func (m *memory) lose(host string) {
+	m.net.Silence(host, "")
+	m.net.Silence("", host)
+	m.net.Cut(host, "")
+}
+
 var situations = []struct {
 	code ginnel.Code
 	bare bool // without the usual network
@@ -226,12 +233,12 @@ var situations = []struct {
 	}},
 	{code: ginnel.ResumeTimeout, make: func(m *memory) ending {
 		conn := m.running("echo")
-		m.stopRouter("r2")
+		m.lose("r2")
 		return m.ended(conn, 10*time.Second)
 	}},
 	{code: ginnel.PeerDetached, make: func(m *memory) ending {
 		conn := m.running("echo")
-		m.stopRouter("r2")
+		m.lose("r2")
 		e := m.ended(conn, 10*time.Second)
 		// What the caller sees is that no resume helped, and why the last one did not.
 		var last *ginnel.DialError

@@ -126,8 +126,6 @@ func (cs *circuits) over(end *endpointRow) {
 	}
 	cs.recent.put(f)
 	cs.watchers.publish(f.event())
-	cs.c.log.LogAttrs(context.Background(), slog.LevelInfo, "circuit ended",
-		slog.String("circuit_id", string(c.ID)), slog.String("service", string(c.Service)),
-		slog.String("identity", string(c.Client)), slog.String("peer", c.Peer.String()), slog.String("code", end.code.String()),
-		slog.Duration("took", f.took), slog.Uint64("sent", f.sent), slog.Uint64("received", f.received))
+	cs.c.log.Info("circuit ended", "circuit_id", string(c.ID), "service", string(c.Service), "identity", string(c.Client),
+		"peer", c.Peer.String(), "code", end.code.String(), "took", f.took, "sent", f.sent, "received", f.received)
 }

@@ -39,8 +39,10 @@ func newRouterNode(l *Lab, r Router) (*routerNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &routerNode{lab: l, name: r.Name, dials: r.Dial == dialRouter, hostport: hostport, memory: memory,
-		allowAddresses: r.AllowAddresses, allowPorts: r.AllowPorts}, nil
+	return &routerNode{
+		lab: l, name: r.Name, dials: r.Dial == dialRouter, hostport: hostport, memory: memory,
+		allowAddresses: r.AllowAddresses, allowPorts: r.AllowPorts,
+	}, nil
 }
 
 func (n *routerNode) address() ginnel.Address { return ginnel.Address("tls:" + n.hostport) }

@@ -44,8 +44,13 @@ func TestAllowed(t *testing.T) {
 		}
 	}
 	for _, c := range []Config{
-		{AllowAddresses: []string{"10.0.0.0/33"}}, {AllowAddresses: []string{""}}, {AllowAddresses: []string{"a.*.b"}},
-		{AllowAddresses: []string{"host:80"}}, {AllowPorts: []string{"0"}}, {AllowPorts: []string{"9-8"}}, {AllowPorts: []string{"http"}},
+		{AllowAddresses: []string{"10.0.0.0/33"}},
+		{AllowAddresses: []string{""}},
+		{AllowAddresses: []string{"a.*.b"}},
+		{AllowAddresses: []string{"host:80"}},
+		{AllowPorts: []string{"0"}},
+		{AllowPorts: []string{"9-8"}},
+		{AllowPorts: []string{"http"}},
 		{AllowPorts: []string{"65536"}},
 	} {
 		c.Listen = "127.0.0.1:1"
