@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -118,7 +119,8 @@ func (cs *circuits) over(end *endpointRow) {
 	c := showCircuit([]*endpointRow{end})
 	f := finished{
 		kind: api.EventEnded, circuit: c.ID, service: c.Service, client: c.Client, path: c.Path,
-		timing: timing{received: c.Since}, took: time.Since(c.Since), sent: c.BytesSent, received: c.BytesReceived,
+		carries: cmp.Or(ginnel.Protocol(end.ticket.GetProtocol()), ginnel.TCP),
+		timing:  timing{received: c.Since}, took: time.Since(c.Since), sent: c.BytesSent, received: c.BytesReceived,
 		outcome: outcome{code: end.code, terminator: c.Terminator, peer: c.Peer},
 	}
 	if len(c.Path) > 0 {
