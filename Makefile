@@ -57,6 +57,7 @@ bench: build
 	@./bin/ginnel controller bench $(if $(findstring --json,$(BENCH)),--json)
 	@./bin/ginnel dialer bench $(if $(findstring --json,$(BENCH)),--json)
 	@./bin/ginnel path bench $(if $(findstring --json,$(BENCH)),--json)
+	@./bin/ginnel dns bench $(if $(findstring --json,$(BENCH)),--json)
 
 # Faults at random under bulk data, with a seed to make them again:
 # make chaos SECONDS=600 [SEED=n].

@@ -32,7 +32,7 @@ func newRootCmd() *cobra.Command {
 		newRouterCmd(), newLinkCmd(), newIdentityCmd(), newServiceCmd(), newTerminatorCmd(), newPolicyCmd(),
 		newCircuitCmd(), newDialerCmd(), newPathCmd(),
 		newDemoCmd(), newLabCmd(), newPerfCmd(),
-		newDialCmd(), newListenCmd(), newTunnelCmd(),
+		newDialCmd(), newListenCmd(), newTunnelCmd(), newDNSCmd(),
 		newVersionCmd(),
 	)
 	root.InitDefaultHelpCmd()
