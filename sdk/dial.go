@@ -99,6 +99,7 @@ func (c *Client) dialTime(ctx context.Context) (context.Context, context.CancelF
 func (c *Client) DialService(ctx context.Context, service ginnel.ServiceID, opts DialOptions) (*Conn, error) {
 	ctx, cancel := c.dialTime(ctx)
 	defer cancel()
+	endpoint.Deepen() // who dials signs and verifies, and reads and writes then
 	d := newDialing(c, service, opts)
 	stop := context.AfterFunc(c.life, cancel)
 	defer stop()
@@ -339,7 +340,9 @@ func (d *dialing) up(ctx context.Context, e *edge, resp *wire.DialResponse, tick
 		x.ended()
 		return nil, x.upError(ctx, err)
 	}
-	d.step("handshake", start, "%s, resumed %t", x.peer(), end.Resumed())
+	if d.opts.Explain {
+		d.step("handshake", start, "%s, resumed %t", x.peer(), end.Resumed())
+	}
 	conn := &Conn{end: end, circuit: x, sticky: resp.GetSticky()}
 	if d.opts.Explain {
 		conn.explain = explained(resp, d.c.edges.snapshot(e.id), d.steps)

@@ -31,6 +31,7 @@ func NewClient(cfg Config, config *tls.Config, local, remote net.Addr) *Client {
 		handshake: make(chan error, 1),
 	}
 	go func() {
+		Deepen()
 		err := c.conn.shake()
 		if errors.Is(err, errLongHello) && s.rewind() { // a session of a host with a long ticket
 			c.conn.tls = tls.Client(s, withoutSession(full(config)))

@@ -145,6 +145,7 @@ func (c *Conn) endWrite() error {
 	}
 	c.ended = true
 	<-c.stream.handshake // which ends with the stream
+	c.stream.beforeEnd()
 	err := c.tls.CloseWrite()
 	_ = c.stream.CloseWrite()
 	if err != nil && !errors.Is(err, net.ErrClosed) {

@@ -24,7 +24,8 @@
 // An end is over when both streams have arrived. One that cannot know whether its
 // last ACK did rests for up to 10 s: it holds no memory and no budget, and still
 // answers and sends RESUME. The other end, which has all it needs, says so by a
-// RESET; on a whole path a rest lasts one round trip.
+// RESET; on a whole path a rest lasts one round trip. Ends that ended their streams
+// at once tell each other by a flag of their last ACK.
 //
 // # Goroutines
 //

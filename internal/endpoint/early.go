@@ -28,6 +28,7 @@ func (s *Stream) handshakeEnds(err error) {
 	default: // the limit stays: who never used the path cannot be told
 		s.reset(ginnel.NotAuthenticated, "handshake failed")
 	}
+	s.flushLocked()
 	s.land()
 	close(s.handshake)
 }

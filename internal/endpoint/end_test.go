@@ -70,6 +70,34 @@ func TestNobodyRestsOnAWholePath(t *testing.T) {
 	})
 }
 
+// Ends that end their streams before they hear of each other cannot tell by the
+// order of frames that the other has all it needs: they say so.
+func TestNobodyRestsWhenBothEndAtOnce(t *testing.T) {
+	for name, end := range map[string]func(*Conn) error{
+		"close": (*Conn).Close, "close write": (*Conn).CloseWrite,
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, host, step := pair(t, newTrust(t), config())
+			if err := errors.Join(end(client), end(host)); err != nil {
+				t.Fatal(err)
+			}
+			step()
+			for _, c := range []*Conn{client, host} {
+				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
+				step()
+			}
+			if !over(client.stream) || !over(host.stream) {
+				t.Errorf("client over %v, host %v", over(client.stream), over(host.stream))
+			}
+			if err := errors.Join(client.stream.Err(), host.stream.Err()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // The client's last ACK is lost with the path: the client, which is done, gets a
 // new one and tells.
 func TestLastAckOfTheClientIsLost(t *testing.T) {

@@ -30,7 +30,10 @@ func NewHost(cfg Config, config *tls.Config, hello []byte, local, remote net.Add
 		s.limit = time.AfterFunc(handshakeTimeout, s.overdue)
 	}
 	h := &Host{conn: newConn(tls.Server(s, full(config)), s, local, remote)}
-	go func() { s.handshakeEnds(h.conn.shake()) }()
+	go func() {
+		Deepen()
+		s.handshakeEnds(h.conn.shake())
+	}()
 	return h
 }
 

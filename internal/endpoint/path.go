@@ -42,7 +42,7 @@ func (s *Stream) take(now time.Time, generation uint32, h wire.Header, payload [
 			s.receive(now, payload)
 		}
 	case wire.Ack, wire.Credit:
-		return s.count(now, generation, h.Type, payload)
+		return s.count(now, generation, h, payload)
 	case wire.Start:
 		f.OnStart(now, generation)
 	case wire.KeepAlive:
@@ -72,18 +72,20 @@ func (s *Stream) take(now time.Time, generation uint32, h wire.Header, payload [
 }
 
 // count takes an ACK or a CREDIT.
-func (s *Stream) count(now time.Time, generation uint32, t wire.Type, payload []byte) error {
+func (s *Stream) count(now time.Time, generation uint32, h wire.Header, payload []byte) error {
 	n, err := wire.ParseUint64(payload)
 	if err != nil {
 		return err
 	}
-	if t == wire.Credit {
+	if h.Type == wire.Credit {
 		s.flow.OnCredit(now, generation, n)
 		return nil
 	}
 	s.flow.OnAck(now, generation, n)
 	s.delivered(n)
-	s.eofHeard = s.eofHeard || s.eofAt != 0 && n == s.eofAt
+	heard := s.eofAt != 0 && n == s.eofAt
+	s.eofHeard = s.eofHeard || heard
+	s.otherDone = s.otherDone || heard && h.Flags&wire.AckDone != 0
 	return nil
 }
 
@@ -237,8 +239,13 @@ func (s *Stream) send(fr flow.Frame) {
 	case flow.Grant:
 		s.hop.Urgent(s.batch, wire.AppendUint64Frame(b, label, wire.Credit, fr.Offset))
 	case flow.Ack:
-		s.saidAll = s.flow.Ended()
-		s.hop.Urgent(s.batch, wire.AppendUint64Frame(b, label, wire.Ack, fr.Offset))
+		s.saidAll, s.ackedTo = s.flow.Ended(), fr.Offset
+		b = wire.AppendUint64Frame(b, label, wire.Ack, fr.Offset)
+		if s.flow.Done() {
+			s.saidDone = true
+			wire.PutFlags(b, wire.AckDone)
+		}
+		s.hop.Urgent(s.batch, b)
 	case flow.KeepAlive:
 		s.hop.Urgent(s.batch, wire.AppendFrame(b, label, wire.KeepAlive, 0, nil))
 	case flow.PathBroken, flow.PathMended: // of routers

@@ -22,6 +22,9 @@ func (s *Stream) Read(p []byte) (int, error) {
 		n, err := s.read(p)
 		past := s.readBy.past
 		shaken := s.shaken
+		if n == 0 && err == nil {
+			s.releaseLocked()
+		}
 		s.mu.Unlock()
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
@@ -53,8 +56,11 @@ func (s *Stream) read(p []byte) (int, error) {
 		n := s.inbox.Read(p)
 		if s.flow != nil && !s.ended {
 			now := time.Now()
+			s.gatherLocked()
 			s.flow.Consume(now, n)
 			s.pump(now)
+			s.batch = nil
+			s.releaseLocked()
 		}
 		return n, nil
 	case s.err != nil:
@@ -135,6 +141,22 @@ func (s *Stream) write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// gatherLocked makes what is sent next go out together, until batch is nil again.
+// releaseLocked or flushLocked must follow.
+func (s *Stream) gatherLocked() {
+	if s.own == nil && s.cfg.NewBatch != nil {
+		s.own = s.cfg.NewBatch()
+	}
+	s.batch = s.own
+}
+
+// releaseLocked sends what was gathered, unless a Write has more to come.
+func (s *Stream) releaseLocked() {
+	if !s.gathers {
+		s.flushLocked()
+	}
+}
+
 // flushLocked sends what a Write has gathered.
 func (s *Stream) flushLocked() {
 	if s.own != nil {
@@ -190,12 +212,30 @@ func (s *Stream) room() (bool, error) {
 
 // CloseWrite ends the outgoing stream behind what was written.
 func (s *Stream) CloseWrite() error {
-	s.locked(func(time.Time) {
-		s.ending = true
-		s.flow.CloseWrite()
-		wake(s.writeWake)
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gathers = false
+	defer s.flushLocked()
+	if s.flow == nil || s.ended {
+		return nil
+	}
+	s.ending = true
+	s.flow.CloseWrite()
+	wake(s.writeWake)
+	s.gatherLocked()
+	s.pump(time.Now())
+	s.batch = nil
 	return nil
+}
+
+// beforeEnd makes what is written next go out with the end of the stream: the
+// caller promises CloseWrite.
+func (s *Stream) beforeEnd() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gatherLocked()
+	s.batch = nil
+	s.gathers = true
 }
 
 // Close ends both streams: what was written is still delivered, within a

@@ -121,6 +121,10 @@ type Stream struct {
 	eofBehind bool   // then our EOF
 	eofAt     uint64 // the count that covers it; 0: not acknowledged
 	eofHeard  bool   // by an ACK, not only by a RESUME, behind which much may be unread
+	// Or they say so: ends that close at once cannot know it by the order.
+	ackedTo   uint64 // the last ACK that was sent
+	saidDone  bool   // it said that we need nothing more
+	otherDone bool   // theirs did
 
 	readWake, writeWake chan struct{} // of capacity 1
 	readBy, writeBy     deadline
@@ -179,7 +183,9 @@ func (s *Stream) up(generation uint32, hop Hop, earlyIn []byte) error {
 		s.limit = time.AfterFunc(handshakeTimeout, s.overdue)
 	}
 	s.land()
+	s.gatherLocked() // START goes with what the handshake writes next, or before it waits
 	s.pump(now)
+	s.batch = nil
 	wake(s.readWake)
 	return nil
 }
@@ -267,7 +273,7 @@ func (s *Stream) flowErr() error {
 }
 
 // bothKnow reports whether the other end has our last ACK and we have theirs.
-func (s *Stream) bothKnow() bool { return s.eofBehind && s.eofHeard }
+func (s *Stream) bothKnow() bool { return s.eofBehind && s.eofHeard || s.otherDone }
 
 // over ends a stream whose flow is done, at once or after a rest. The lock is held.
 func (s *Stream) over(now time.Time) {
@@ -283,6 +289,7 @@ func (s *Stream) over(now time.Time) {
 		s.finish(nil)
 	case s.flow.Rest():
 		s.resting = true
+		s.sayDone()
 		s.inbox.Close()
 		s.stopLimit()
 		s.limit = time.AfterFunc(rest, func() {
@@ -296,6 +303,18 @@ func (s *Stream) over(now time.Time) {
 	default:
 		s.finish(s.flowErr())
 	}
+}
+
+// sayDone repeats the last ACK, if that did not say yet that this end needs
+// nothing more. The lock is held.
+func (s *Stream) sayDone() {
+	if s.saidDone {
+		return
+	}
+	s.saidDone = true
+	b := wire.AppendUint64Frame(s.scratch[:0], s.hop.Label(), wire.Ack, s.ackedTo)
+	wire.PutFlags(b, wire.AckDone)
+	s.hop.Urgent(s.batch, b)
 }
 
 // finish ends the stream. What has come may still be read. The lock is held.

@@ -54,18 +54,22 @@ func Sign(c *Credential, domain string, m proto.Message) (*wire.Signed, error) {
 // this payload for this domain. The payload is still to be decoded. Checking
 // that the signer may say what it says is the caller's.
 func Open(s *wire.Signed, domain string, ca *x509.Certificate, now time.Time, roles ...ginnel.Role) (Signer, []byte, error) {
-	leaf, err := openSignature(s, domain)
+	if err := checkBounds(s, domain); err != nil {
+		return Signer{}, nil, err
+	}
+	chain := chainKey(s.GetLeaf(), ca)
+	leaf, err := openSignature(s, domain, chain)
 	if err != nil {
 		return Signer{}, nil, err
 	}
-	peer, err := VerifyLeaf(leaf, ca, now)
+	who, err := verifyLeaf(chain, leaf, ca, now)
 	if err != nil {
 		return Signer{}, nil, fmt.Errorf("signer of %s: %w", domain, err)
 	}
-	if len(roles) > 0 && !slices.Contains(roles, peer.Role) {
-		return Signer{}, nil, fmt.Errorf("%w: %s signed %s", ErrRole, peer, domain)
+	if len(roles) > 0 && !slices.Contains(roles, who.peer.Role) {
+		return Signer{}, nil, fmt.Errorf("%w: %s signed %s", ErrRole, who.peer, domain)
 	}
-	return Signer{Peer: peer, KeyHash: CertKeyHash(leaf), Leaf: leaf}, s.GetPayload(), nil
+	return Signer{Peer: who.peer, KeyHash: who.keyHash, Leaf: leaf}, s.GetPayload(), nil
 }
 
 // OpenInto is Open, and decodes the payload into m.
@@ -80,13 +84,18 @@ func OpenInto(s *wire.Signed, domain string, ca *x509.Certificate, now time.Time
 	return signer, nil
 }
 
-// openSignature checks bounds and that the leaf's key signed the payload; who
-// issued the leaf is still to be checked.
-func openSignature(s *wire.Signed, domain string) (*x509.Certificate, error) {
+func checkBounds(s *wire.Signed, domain string) error {
 	if len(s.GetPayload()) > maxPayload || len(s.GetSignature()) > maxSignature || len(s.GetLeaf()) > maxLeaf {
-		return nil, fmt.Errorf("%w: envelope of %s is too large", ErrMalformed, domain)
+		return fmt.Errorf("%w: envelope of %s is too large", ErrMalformed, domain)
 	}
-	leaf, err := x509.ParseCertificate(s.GetLeaf())
+	return nil
+}
+
+// openSignature checks, within bounds, that the leaf's key signed the payload; who
+// issued the leaf is still to be checked. chain is its key with the CA that is to
+// have issued it.
+func openSignature(s *wire.Signed, domain string, chain digest) (*x509.Certificate, error) {
+	leaf, err := parseLeaf(s.GetLeaf(), chain)
 	if err != nil {
 		return nil, fmt.Errorf("%w: leaf of %s: %w", ErrMalformed, domain, err)
 	}
@@ -94,11 +103,29 @@ func openSignature(s *wire.Signed, domain string) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaf of %s: %w", domain, err)
 	}
-	digest := envelopeDigest(domain, s.GetPayload())
-	if !ecdsa.VerifyASN1(key, digest[:], s.GetSignature()) {
+	signed := envelopeDigest(domain, s.GetPayload())
+	if _, ok := tickets.get(signatureKey(chain, signed, s.GetSignature())); ok {
+		return leaf, nil // these very bytes were verified before
+	}
+	if !ecdsa.VerifyASN1(key, signed[:], s.GetSignature()) {
 		return nil, fmt.Errorf("%w: %s", ErrSignature, domain)
 	}
 	return leaf, nil
+}
+
+// parseLeaf gives a leaf that is known as it was parsed before.
+func parseLeaf(raw []byte, chain digest) (*x509.Certificate, error) {
+	if leaf, ok := leaves.get(chain); ok {
+		return leaf, nil
+	}
+	return x509.ParseCertificate(raw)
+}
+
+// remember makes Open skip the signature of an envelope that was verified under
+// ca, or signed here, the next time that it comes.
+func remember(s *wire.Signed, domain string, ca *x509.Certificate) {
+	key := signatureKey(chainKey(s.GetLeaf(), ca), envelopeDigest(domain, s.GetPayload()), s.GetSignature())
+	tickets.add(key, struct{}{})
 }
 
 // envelopeDigest is SHA-256(domain 0x00 payload): no domain contains a zero

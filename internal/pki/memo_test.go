@@ -8,6 +8,10 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ginnel/ginnel/internal/wire"
 )
 
 // What was verified once is judged by its time and its issuer each time.
@@ -37,13 +41,45 @@ func TestARememberedLeafIsNotTrustedForMore(t *testing.T) {
 }
 
 func TestMemoIsBounded(t *testing.T) {
-	var m memo
-	ca := mustCA(t, testNetwork).Cert
-	for i := range maxRemembered + 10 {
-		m.add(&x509.Certificate{Raw: []byte{byte(i), byte(i >> 8)}}, ca)
+	m := memo[int]{most: 10}
+	for i := range 25 {
+		m.add(digest{byte(i)}, i)
+		if v, ok := m.get(digest{byte(i)}); !ok || v != i {
+			t.Errorf("got %d, %t for %d", v, ok, i)
+		}
 	}
-	if n := len(m.known); n > maxRemembered {
-		t.Errorf("%d chains are remembered, at most %d may be", n, maxRemembered)
+	if n := len(m.known); n > m.most {
+		t.Errorf("%d are remembered, at most %d may be", n, m.most)
+	}
+}
+
+// TestTicketsAreRemembered opens the same bytes twice, and then such that differ
+// from them in each part.
+func TestTicketsAreRemembered(t *testing.T) {
+	ca, other := mustCA(t, testNetwork), mustCA(t, testNetwork)
+	c := mustIssue(t, ca, controller("c1"), testNow())
+	signed, err := SignTicket(c, &wire.Ticket{Circuit: "x", Issued: testNow().UnixNano()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func(change func(*wire.Signed)) error {
+		s := proto.CloneOf(signed)
+		change(s)
+		_, err := OpenTicket(s, ca.Cert, testNow())
+		return err
+	}
+	wantErr(t, "the same", again(func(*wire.Signed) {}), nil)
+	wantErr(t, "another payload", again(func(s *wire.Signed) { s.Payload[len(s.Payload)-1] ^= 1 }), ErrSignature)
+	wantErr(t, "another signature", again(func(s *wire.Signed) { s.Signature[len(s.Signature)-1] ^= 1 }), ErrSignature)
+	wantErr(t, "another leaf", again(func(s *wire.Signed) { s.Leaf = mustIssue(t, ca, controller("c2"), testNow()).Leaf.Raw }), ErrSignature)
+	_, err = OpenTicket(signed, other.Cert, testNow())
+	wantErr(t, "another CA", err, ErrStranger)
+	_, err = OpenTicket(signed, ca.Cert, c.Leaf.NotAfter.Add(time.Second))
+	wantErr(t, "too late", err, ErrExpired)
+	_, _, err = Open(signed, wire.DomainDial, ca.Cert, testNow())
+	wantErr(t, "another domain", err, ErrSignature)
+	if _, ok := tickets.get(signatureKey(chainKey(signed.Leaf, ca.Cert), envelopeDigest(wire.DomainTicket, signed.Payload), signed.Signature)); !ok {
+		t.Error("a ticket that was signed here is not remembered")
 	}
 }
 
@@ -52,7 +88,7 @@ func TestOnlyValidChainsAreRemembered(t *testing.T) {
 	leaf := mustIssue(t, other, router("r1"), testNow()).Leaf
 	_, err := VerifyLeaf(leaf, ca.Cert, testNow())
 	wantErr(t, "another CA", err, ErrStranger)
-	if chains.has(leaf, ca.Cert, testNow()) {
+	if _, ok := chains.get(chainKey(leaf.Raw, ca.Cert)); ok {
 		t.Error("a leaf of another CA is remembered")
 	}
 }

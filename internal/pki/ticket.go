@@ -27,7 +27,11 @@ var ErrTicket = errors.New("ticket is for something else")
 // SignTicket signs t by a controller's credential, and sets its version.
 func SignTicket(c *Credential, t *wire.Ticket) (*wire.Signed, error) {
 	t.Version = TicketVersion
-	return Sign(c, wire.DomainTicket, t)
+	s, err := Sign(c, wire.DomainTicket, t)
+	if err == nil {
+		remember(s, wire.DomainTicket, c.CA)
+	}
+	return s, err
 }
 
 // OpenTicket verifies a ticket that was just issued, and decodes it.
@@ -53,7 +57,11 @@ func ReopenTicket(s *wire.Signed, ca *x509.Certificate) (*wire.Ticket, error) {
 	if err := proto.Unmarshal(s.GetPayload(), t); err != nil {
 		return nil, fmt.Errorf("%w: payload of %s: %w", ErrMalformed, wire.DomainTicket, err)
 	}
-	return OpenTicket(s, ca, time.Unix(0, t.GetIssued()))
+	t, err := OpenTicket(s, ca, time.Unix(0, t.GetIssued()))
+	if err == nil {
+		remember(s, wire.DomainTicket, ca)
+	}
+	return t, err
 }
 
 // DialHash gives the hash by which a ticket names a Dial: SHA-256 of the

@@ -103,7 +103,11 @@ func ParseToken(text Secret, now time.Time) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	if _, err := openSignature(signed, wire.DomainToken); err != nil {
+	err = checkBounds(signed, wire.DomainToken)
+	if err == nil {
+		_, err = openSignature(signed, wire.DomainToken, digest{})
+	}
+	if err != nil {
 		return Token{}, fmt.Errorf("token: damaged: %w", err)
 	}
 	var m wire.Token

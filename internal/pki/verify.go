@@ -61,6 +61,29 @@ func presentedLeaf(cs tls.ConnectionState) (*x509.Certificate, error) {
 // VerifyLeaf gives the peer that leaf names, if ca issued it, it was valid at
 // that instant, and it names exactly one peer of ca's network.
 func VerifyLeaf(leaf, ca *x509.Certificate, at time.Time) (ginnel.Peer, error) {
+	who, err := verifyLeaf(chainKey(leaf.Raw, ca), leaf, ca, at)
+	if err != nil {
+		return ginnel.Peer{}, err
+	}
+	return who.peer, nil
+}
+
+// verifyLeaf is VerifyLeaf for who knows the chain's key.
+func verifyLeaf(key digest, leaf, ca *x509.Certificate, at time.Time) (issued, error) {
+	if who, ok := chains.get(key); ok && valid(leaf, ca, at) {
+		return who, nil
+	}
+	peer, err := verifyAnew(leaf, ca, at)
+	if err != nil {
+		return issued{}, err
+	}
+	who := issued{peer, CertKeyHash(leaf)}
+	chains.add(key, who)
+	leaves.add(key, leaf)
+	return who, nil
+}
+
+func verifyAnew(leaf, ca *x509.Certificate, at time.Time) (ginnel.Peer, error) {
 	network, err := networkOf(ca)
 	if err != nil {
 		return ginnel.Peer{}, err
@@ -84,9 +107,6 @@ func verifyChain(leaf, ca *x509.Certificate, at time.Time) error {
 			return fmt.Errorf("%w: leaf is not for TLS at both ends", ErrStranger)
 		}
 	}
-	if chains.has(leaf, ca, at) {
-		return nil
-	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)
 	_, err := leaf.Verify(x509.VerifyOptions{
@@ -97,7 +117,6 @@ func verifyChain(leaf, ca *x509.Certificate, at time.Time) error {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case err == nil:
-		chains.add(leaf, ca)
 		return nil
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && leaf.CheckSignatureFrom(ca) == nil:
 		return fmt.Errorf("%w: it is from %s to %s, and now is %s", ErrExpired,

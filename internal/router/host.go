@@ -19,9 +19,6 @@ import (
 // setUp begins what the egress does before it answers a Route: on a goroutine of
 // its own it connects, or asks the hosting SDK. That ends with the row.
 func (c *circuits) setUp(rt *routing, r *row) {
-	m := &wire.RouteConnecting{Circuit: string(r.circuit), Generation: r.generation}
-	// Who does not hear it does not hear the answer either.
-	_ = rt.ch.conn.Notify(&wire.Message{Body: &wire.Message_RouteConnecting{RouteConnecting: m}})
 	if rt.host != nil && rt.route.GetEgress().GetResume() {
 		c.finish(rt, r, nil, rt.host.newPath(r))
 		return
@@ -35,8 +32,11 @@ func (c *circuits) setUp(rt *routing, r *row) {
 	limit := remaining(rt.route.GetEgress().GetConnectMs(), connectTime)
 	ctx, cancel := context.WithTimeout(c.r.ctx, limit)
 	r.cancel = cancel
+	sign := time.AfterFunc(signTime, rt.sign)
 	c.r.running.Go(func() {
 		defer cancel()
+		defer sign.Stop()
+		endpoint.Deepen()
 		var early []byte
 		var err error
 		if rt.host != nil {
@@ -47,6 +47,18 @@ func (c *circuits) setUp(rt *routing, r *row) {
 		c.finish(rt, r, early, err)
 		c.post(setUpOver{r})
 	})
+}
+
+// signTime is how long the egress connects before it says that it does: mostly it
+// is done by then, and the answer is sign enough. A controller waits for one for a
+// second, and holds back other set-ups meanwhile.
+const signTime = 20 * time.Millisecond
+
+// sign tells the controller that the connection is being made. Who does not hear
+// it does not hear the answer either.
+func (rt *routing) sign() {
+	m := &wire.RouteConnecting{Circuit: rt.route.GetCircuit(), Generation: rt.route.GetGeneration()}
+	_ = rt.ch.conn.Notify(&wire.Message{Body: &wire.Message_RouteConnecting{RouteConnecting: m}})
 }
 
 // finish answers the Route of an egress; a row that came to nothing goes.

@@ -403,7 +403,6 @@ func (p *program) dial(circuit string, routers ...string) *call {
 	if err != nil {
 		f.w.t.Fatal(err)
 	}
-	f.next(egress, "RouteConnecting", func(m *wire.Message) bool { return m.GetRouteConnecting().GetCircuit() == circuit })
 	return p.up(a, circuit, early, routers...)
 }
 

@@ -25,7 +25,10 @@ const (
 	bulkSize = 2 * wire.MaxRecord
 )
 
-var bulk = sync.Pool{New: func() any { return new([bulkSize]byte) }}
+var (
+	idle = sync.Pool{New: func() any { return new([idleSize]byte) }}
+	bulk = sync.Pool{New: func() any { return new([bulkSize]byte) }}
+)
 
 // Join carries bytes between two connections, both ways, until both directions
 // have ended, and then closes both. The end of one direction is passed on as
@@ -49,7 +52,9 @@ func Join(a, b net.Conn, failed func(error)) {
 // Copy carries bytes until from ends, and then ends the stream of to. The end
 // of from is no error. It holds a large buffer only while much comes.
 func Copy(to io.Writer, from io.Reader) error {
-	small := make([]byte, idleSize)
+	lent := idle.Get().(*[idleSize]byte)
+	defer idle.Put(lent)
+	small := lent[:]
 	buf := small
 	var large *[bulkSize]byte
 	defer func() {

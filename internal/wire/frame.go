@@ -76,6 +76,10 @@ const (
 // FlagReply marks the echo of a Probe.
 const FlagReply uint8 = 1
 
+// AckDone marks an Ack of an end that needs nothing more: it has the other end's
+// whole stream, and knows that the other end has its own.
+const AckDone uint8 = 1
+
 // Header is a frame's head.
 type Header struct {
 	Label  uint32 // 0: of the connection itself
