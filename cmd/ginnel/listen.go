@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,6 +86,9 @@ func listenService(cmd *cobra.Command, service string, f listenFlags, log *slog.
 		}
 		if f.udp {
 			return usagef("--udp and --forward: the address says what is carried")
+		}
+		if f.opts.Check != nil && strings.HasPrefix(f.forward, "udp:") {
+			return usagef("--check: %s is not a tcp address", f.forward)
 		}
 	}
 	if _, err := ginnel.ParsePrecedence(f.opts.Precedence); err != nil {

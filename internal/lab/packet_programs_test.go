@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -256,12 +258,12 @@ func TestPacketConn(t *testing.T) {
 		t.Errorf("got %q from %v, %v", p[:n], from, err)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-	if _, _, err := conn.ReadFrom(p); err == nil || !err.(net.Error).Timeout() {
+	if _, _, err := conn.ReadFrom(p); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("deadline: %v", err)
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	w.must(host.Close())
-	if _, _, err := conn.ReadFrom(p); err == nil || err.Error() != "EOF" {
+	if _, _, err := conn.ReadFrom(p); !errors.Is(err, io.EOF) {
 		t.Errorf("the end: %v", err)
 	}
 	if s := host.Stats(); s.Received != 1 || s.Sent != 0 || s.Dropped != 0 {

@@ -278,3 +278,34 @@ func TestL40_SumsDoNotOverflow(t *testing.T) {
 		}
 	}
 }
+
+func TestEligibleOfAProtocol(t *testing.T) {
+	all := []Candidate{
+		{Terminator: ginnel.Terminator{ID: "a", Router: "r1", Address: "tcp:h:1"}, Online: true, Reachable: true},
+		{Terminator: ginnel.Terminator{ID: "b", Router: "r1", Address: "udp:h:1"}, Online: true, Reachable: true},
+		{Terminator: ginnel.Terminator{ID: "c", Router: "r2", Host: "bob"}, Online: true, Reachable: true},
+		{Terminator: ginnel.Terminator{ID: "d", Router: "r2", Host: "bob", Protocol: ginnel.UDP}, Online: true, Reachable: true},
+	}
+	for _, c := range []struct {
+		from     []Candidate
+		protocol ginnel.Protocol
+		want     string
+		code     ginnel.Code
+	}{
+		{all, "", "ac", ginnel.CodeOK},
+		{all, ginnel.TCP, "ac", ginnel.CodeOK},
+		{all, ginnel.UDP, "bd", ginnel.CodeOK},
+		{all[:1], ginnel.UDP, "", ginnel.RouterErrMisconfiguredTerminator},
+		{all[1:2], "", "", ginnel.RouterErrMisconfiguredTerminator},
+		{nil, ginnel.UDP, "", ginnel.NoTerminators},
+	} {
+		got := ""
+		eligible, err := Eligible(c.from, Query{Protocol: c.protocol})
+		for _, e := range eligible {
+			got += string(e.Terminator.ID)
+		}
+		if got != c.want || (err == nil) != (c.code == ginnel.CodeOK) || err != nil && err.Code != c.code {
+			t.Errorf("%q: got %q, %v, want %q, %v", c.protocol, got, err, c.want, c.code)
+		}
+	}
+}

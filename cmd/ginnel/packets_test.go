@@ -1,0 +1,103 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ginnel/ginnel/internal/lab"
+)
+
+// TestDialUDP has datagrams on standard input and output, to a service that a
+// router connects to and to one that another command hosts.
+func TestDialUDP(t *testing.T) {
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer server.Close()
+	serving.Go(func() {
+		p := make([]byte, 1000)
+		for {
+			n, from, err := server.ReadFrom(p)
+			if err != nil {
+				return
+			}
+			_, _ = server.WriteTo(bytes.ToUpper(p[:n]), from)
+		}
+	})
+	file, err := lab.Parse([]byte(`
+routers: [{name: r1}, {name: r2}]
+links: [{a: r1, b: r2}]
+identities: [{name: alice}, {name: bob}]
+services:
+  - {name: game, terminators: [{router: r2, address: "udp:` + server.LocalAddr().String() + `"}]}
+  - {name: own}
+policies:
+  - {kind: dial, identities: ["@alice"], services: ["#all"]}
+  - {kind: bind, identities: ["@bob"], services: ["@own"]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	network, err := lab.Open(ctx, file, lab.Options{Plain: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := network.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := network.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	alice := identityOf(t, network, "alice")
+	if out, err := fed(ctx, "ping", "dial", "--udp", "game", "--identity", alice, "--wait", "3s"); out != "PING" || err != nil {
+		t.Errorf("got %q, %v", out, err)
+	}
+	if _, err := fed(ctx, "ping", "dial", "game", "--identity", alice); err == nil || !strings.Contains(err.Error(), "MISCONFIGURED") {
+		t.Errorf("a stream: %v", err)
+	}
+
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() {
+		out, err := fed(ctx, "pong", "listen", "--udp", "own", "--identity", identityOf(t, network, "bob"), "--wait", "3s")
+		if out != "hello" || err != nil {
+			t.Errorf("listen: got %q, %v", out, err)
+		}
+	})
+	var out string
+	err = until(ctx, "the host", func() (bool, error) { // it is bound soon
+		var err error
+		out, err = fed(ctx, "hello", "dial", "--udp", "own", "--identity", alice, "--wait", "3s")
+		return err == nil, err
+	})
+	if out != "pong" || err != nil {
+		t.Errorf("dial: got %q, %v", out, err)
+	}
+}
+
+// fed runs a command with an input and gives what it writes.
+func fed(ctx context.Context, input string, args ...string) (string, error) {
+	cmd := newRootCmd()
+	var out bytes.Buffer
+	cmd.SetArgs(args)
+	cmd.SetIn(strings.NewReader(input))
+	cmd.SetOut(&out)
+	cmd.SetErr(&bytes.Buffer{})
+	err := cmd.ExecuteContext(ctx)
+	return out.String(), err
+}
