@@ -38,6 +38,20 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, c.named(err)
 }
 
+// ReadFrom sends what r gives until its end, as io.Copy does. From a TCP
+// connection it takes the shortest way.
+func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
+	n, err := c.end.ReadFrom(r)
+	return n, c.named(err)
+}
+
+// WriteTo writes to w what comes until its end, as io.Copy does. To a TCP
+// connection it takes the shortest way.
+func (c *Conn) WriteTo(w io.Writer) (int64, error) {
+	n, err := c.end.WriteTo(w)
+	return n, c.named(err)
+}
+
 // named gives an error of the circuit with the circuit's id, and that of one which
 // found no path with what the last resume was refused for.
 func (c *Conn) named(err error) error {

@@ -55,11 +55,13 @@ var layers = map[string][]string{
 	"internal/intercept": nouns,
 	"internal/pki":       {".", "internal/wire"}, // signed envelopes are messages
 	"internal/store":     {".", "internal/wire"},
-	"internal/transport": {".", "internal/wire", "internal/pki"},
+	"internal/record":    {},
+	"internal/socket":    {},
+	"internal/transport": {".", "internal/wire", "internal/pki", "internal/record", "internal/socket"},
 	"internal/splice":    {".", "internal/wire"},
 	"internal/health":    {".", "internal/core/terminator"},
 	"internal/datagram":  nouns,
-	"internal/endpoint":  {".", "internal/core/flow", "internal/wire", "internal/pki"},
+	"internal/endpoint":  {".", "internal/core/flow", "internal/wire", "internal/pki", "internal/record", "internal/socket"},
 
 	"internal/api":        nouns,
 	"internal/controller": slices.Concat(network, []string{"internal/store", "internal/api"}),

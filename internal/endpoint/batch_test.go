@@ -113,16 +113,13 @@ func TestLargeWriteGathersItsRecords(t *testing.T) {
 func TestFailedWriteLeavesNothingGathered(t *testing.T) {
 	client, _, hop, _ := lazyPair(t)
 	s := client.Stream()
-	if err := s.waitRoom(true); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Write([]byte("half")); err != nil {
+	if err := s.put(new(flow.Slab), 100, true); err != nil {
 		t.Fatal(err)
 	}
 	if len(hop.held) != 1 {
 		t.Fatalf("%d frames wait, want 1", len(hop.held))
 	}
-	s.noMore()
+	s.flush()
 	if len(hop.held) != 0 {
 		t.Errorf("%d frames wait, want none", len(hop.held))
 	}

@@ -27,15 +27,14 @@ type Client struct {
 func NewClient(cfg Config, config *tls.Config, local, remote net.Addr) *Client {
 	s := newStream(flow.Client, cfg, nil)
 	c := &Client{
-		conn:      newConn(tls.Client(s, full(config)), s, local, remote),
+		conn:      newConn(s, local, remote),
 		handshake: make(chan error, 1),
 	}
 	go func() {
 		Deepen()
-		err := c.conn.shake()
+		err := c.conn.shake(config)
 		if errors.Is(err, errLongHello) && s.rewind() { // a session of a host with a long ticket
-			c.conn.tls = tls.Client(s, withoutSession(full(config)))
-			err = c.conn.shake()
+			err = c.conn.shake(withoutSession(config))
 		}
 		c.handshake <- err
 		s.handshakeEnds(err)
@@ -47,16 +46,6 @@ func NewClient(cfg Config, config *tls.Config, local, remote net.Addr) *Client {
 func withoutSession(config *tls.Config) *tls.Config {
 	config = config.Clone()
 	config.ClientSessionCache = nil
-	return config
-}
-
-// full gives config with records that fill a frame from the start.
-func full(config *tls.Config) *tls.Config {
-	if config.DynamicRecordSizingDisabled {
-		return config
-	}
-	config = config.Clone()
-	config.DynamicRecordSizingDisabled = true
 	return config
 }
 

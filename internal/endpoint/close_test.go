@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ginnel/ginnel/internal/record"
 )
 
 // The end of TLS has come and that of the stream not yet: the reader waits, so
@@ -22,7 +24,7 @@ func TestReaderHearsTheEndOfAll(t *testing.T) {
 			_, err := e.host.Read(make([]byte, 1))
 			heard <- errors.Join(err, e.host.CloseWrite())
 		}()
-		if err := e.client.tls.CloseWrite(); err != nil {
+		if _, err := e.client.stream.Write(record.AppendClose(nil, e.client.out)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -16,111 +16,45 @@ import (
 	"time"
 
 	"github.com/ginnel/ginnel"
-	"github.com/ginnel/ginnel/internal/wire"
+	"github.com/ginnel/ginnel/internal/core/flow"
+	"github.com/ginnel/ginnel/internal/record"
 )
 
 // Conn is one end of a circuit with its TLS: what programs read and write.
 // Close lets what was written arrive; Abort does not.
 type Conn struct {
-	tls    *tls.Conn
 	stream *Stream
 	local  net.Addr
 	remote net.Addr
 
-	resumed bool          // it did a TLS session; with shaken
-	shaken  atomic.Bool   // the handshake is complete
-	closed  atomic.Bool   // Close was called after that
-	reading sync.Mutex    // held while a Read is under way
+	// Of the handshake, which is over when stream.handshake is closed.
+	failed  error // nil: it went well, and the fields below are set
+	resumed bool
+	in      *record.Reader
+	out     *record.Half // under writing
+
+	shaken atomic.Bool // the handshake went well
+	closed atomic.Bool // Close was called after that
+	renew  atomic.Bool // the other end asks for new keys
+
+	// reading is held while a Read or WriteTo is under way. While the stream has
+	// an outlet, its lock guards what is below and in.
+	reading sync.Mutex
+	held    *flow.Slab // that cipher and plain lie in; nil: in none of ours
+	cipher  []byte     // records that are not open yet
+	plain   []byte     // of the one that was opened last, unread
+	part    *flow.Slab // in use by in; nil: none
+
 	writing chan struct{} // holds one while a Write or CloseWrite is under way
 	ended   bool          // CloseWrite was called
 }
 
-func newConn(t *tls.Conn, s *Stream, local, remote net.Addr) *Conn {
-	return &Conn{tls: t, stream: s, local: local, remote: remote, writing: make(chan struct{}, 1)}
+func newConn(s *Stream, local, remote net.Addr) *Conn {
+	return &Conn{stream: s, local: local, remote: remote, writing: make(chan struct{}, 1)}
 }
 
 // Stream gives the stream under the TLS, for those who tell it of its paths.
 func (c *Conn) Stream() *Stream { return c.stream }
-
-// Read reads what the other end wrote; io.EOF when it has ended its stream.
-// The first Read waits for the handshake, and fails when the other end is not
-// who the ticket names. It gives several records at once when they have come and
-// p has room for them.
-func (c *Conn) Read(p []byte) (int, error) {
-	if err := c.stream.waitHandshake(&c.stream.readBy); err != nil {
-		return 0, err
-	}
-	c.reading.Lock()
-	defer c.reading.Unlock()
-	n, err := c.tls.Read(p)
-	if errors.Is(err, io.EOF) {
-		err = c.waitEnd()
-	}
-	if err != nil {
-		return n, c.cause(err)
-	}
-	if len(p)-n < wire.MaxRecord {
-		return n, nil
-	}
-	c.stream.hurry(true)
-	defer c.stream.hurry(false)
-	for err == nil && len(p)-n >= wire.MaxRecord {
-		var m int
-		m, err = c.tls.Read(p[n:]) // an error that lasts comes again
-		n += m
-	}
-	return n, nil
-}
-
-// waitEnd waits, behind TLS's own end, for that of the stream, which is on its way.
-// So whoever ends the other direction because this one has ended does it behind
-// our last ACK, and neither end needs a rest.
-func (c *Conn) waitEnd() error {
-	var behind [64]byte // nothing comes: what does is no part of TLS
-	for {
-		if _, err := c.stream.Read(behind[:]); err != nil {
-			return err
-		}
-	}
-}
-
-// Write sends p in records that fill a frame each. It waits while the window is
-// full; a write deadline that passes then leaves the connection usable.
-func (c *Conn) Write(p []byte) (int, error) {
-	if err := c.stream.waitHandshake(&c.stream.writeBy); err != nil {
-		return 0, err
-	}
-	if err := c.lock(); err != nil {
-		return 0, err
-	}
-	defer c.unlock()
-	if c.ended {
-		return 0, net.ErrClosed
-	}
-	n := 0
-	for n < len(p) {
-		record := p[n:min(len(p), n+wire.MaxRecord)]
-		if err := c.stream.waitRoom(n+len(record) < len(p)); err != nil {
-			return n, err
-		}
-		m, err := c.tls.Write(record)
-		n += m
-		if err != nil {
-			c.stream.noMore()
-			return n, c.cause(err)
-		}
-	}
-	return n, nil
-}
-
-// CloseWrite ends this end's stream; the other end reads io.EOF behind what was
-// written, and may go on writing. It waits for a Write that is under way, and at
-// a host for the handshake.
-func (c *Conn) CloseWrite() error {
-	c.writing <- struct{}{}
-	defer c.unlock()
-	return c.endWrite()
-}
 
 // lock waits until no other Write is under way, or for the write deadline.
 func (c *Conn) lock() error {
@@ -139,6 +73,15 @@ func (c *Conn) lock() error {
 
 func (c *Conn) unlock() { <-c.writing }
 
+// CloseWrite ends this end's stream; the other end reads io.EOF behind what was
+// written, and may go on writing. It waits for a Write that is under way, and at
+// a host for the handshake.
+func (c *Conn) CloseWrite() error {
+	c.writing <- struct{}{}
+	defer c.unlock()
+	return c.endWrite()
+}
+
 func (c *Conn) endWrite() error {
 	if c.ended {
 		return nil
@@ -146,7 +89,10 @@ func (c *Conn) endWrite() error {
 	c.ended = true
 	<-c.stream.handshake // which ends with the stream
 	c.stream.beforeEnd()
-	err := c.tls.CloseWrite()
+	err := c.failed
+	if err == nil {
+		_, err = c.stream.Write(record.AppendClose(nil, c.out))
+	}
 	_ = c.stream.CloseWrite()
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return c.cause(err)
@@ -198,14 +144,12 @@ func (c *Conn) cause(err error) error {
 }
 
 // shake runs the handshake, on a goroutine of its own.
-func (c *Conn) shake() error {
-	err := c.tls.HandshakeContext(context.Background()) // the stream's end ends it
-	if err == nil {
-		c.resumed = c.tls.ConnectionState().DidResume
+func (c *Conn) shake(config *tls.Config) error {
+	if c.failed = c.handshake(config); c.failed == nil {
 		c.stream.cfg.Handshakes.add(c.resumed)
 	}
-	c.shaken.Store(err == nil)
-	return err
+	c.shaken.Store(c.failed == nil)
+	return c.failed
 }
 
 // Handshake waits until both ends have shown who they are.
@@ -215,8 +159,8 @@ func (c *Conn) Handshake(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if err := c.tls.HandshakeContext(context.Background()); err != nil { // done already
-		return c.cause(err)
+	if c.failed != nil {
+		return c.cause(c.failed)
 	}
 	return nil
 }

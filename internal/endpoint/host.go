@@ -29,10 +29,10 @@ func NewHost(cfg Config, config *tls.Config, hello []byte, local, remote net.Add
 	} else {
 		s.limit = time.AfterFunc(handshakeTimeout, s.overdue)
 	}
-	h := &Host{conn: newConn(tls.Server(s, full(config)), s, local, remote)}
+	h := &Host{conn: newConn(s, local, remote)}
 	go func() {
 		Deepen()
-		s.handshakeEnds(h.conn.shake())
+		s.handshakeEnds(h.conn.shake(config))
 	}()
 	return h
 }

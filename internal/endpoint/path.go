@@ -12,7 +12,8 @@ import (
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
-// Frame takes a frame of the path of generation. Payload is not kept.
+// Frame takes a frame of the path of generation. Payload is not kept; what is in
+// it may be written over.
 func (s *Stream) Frame(generation uint32, h wire.Header, payload []byte) {
 	s.FrameIn(nil, generation, h, payload)
 }
@@ -103,6 +104,10 @@ const soonEnough = 2 * wire.MaxRecord
 func (s *Stream) receive(now time.Time, payload []byte) {
 	if s.closing {
 		s.flow.Consume(now, len(payload))
+		return
+	}
+	if s.outlet != nil {
+		s.passOn(now, payload)
 		return
 	}
 	s.inbox.Put(payload)

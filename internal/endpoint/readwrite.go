@@ -69,24 +69,48 @@ func (s *Stream) read(p []byte) (int, error) {
 		return 0, io.EOF
 	case s.flow == nil:
 		return 0, s.turn()
-	case s.hasty:
-		return 0, nothingYet{}
 	}
 	return 0, nil
 }
 
-// nothingYet is what a Read gives that must not wait. TLS goes on after it.
-type nothingYet struct{}
+// oldest gives the oldest bytes that have come, with the slab that they lie in, if
+// they lie in one: both are the caller's from now on. It may wait for some.
+func (s *Stream) oldest(wait bool) (slab *flow.Slab, b []byte, err error) {
+	for {
+		s.mu.Lock()
+		slab, b, err = s.oldestLocked()
+		past := s.readBy.past
+		s.mu.Unlock()
+		if b != nil || err != nil || !wait {
+			return slab, b, err
+		}
+		select {
+		case <-s.readWake:
+		case <-past:
+		case <-s.done:
+		}
+	}
+}
 
-func (nothingYet) Error() string   { return "nothing has come yet" }
-func (nothingYet) Timeout() bool   { return true }
-func (nothingYet) Temporary() bool { return true }
-
-// hurry makes Read give nothingYet in place of waiting, or ends that.
-func (s *Stream) hurry(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hasty = on
+func (s *Stream) oldestLocked() (slab *flow.Slab, b []byte, err error) {
+	if len(s.earlyIn) > 0 && !s.closing && !s.readBy.passed() {
+		b, s.earlyIn = s.earlyIn, nil
+		return nil, b, nil
+	}
+	if s.inbox.Len() == 0 || s.closing || s.readBy.passed() {
+		_, err = s.read(nil)
+		return nil, nil, err
+	}
+	slab, b = s.inbox.Take()
+	if s.flow != nil && !s.ended {
+		now := time.Now()
+		s.gatherLocked()
+		s.flow.Consume(now, len(b))
+		s.pump(now)
+		s.batch = nil
+		s.releaseLocked()
+	}
+	return slab, b, nil
 }
 
 // turn ends the early flight: a handshake that reads has written all it can.
@@ -108,8 +132,10 @@ func (s *Stream) Write(p []byte) (int, error) {
 		s.batch = s.own
 		m, err := s.write(p[n:])
 		s.batch = nil
-		if !s.gathers || err != nil || n+m < len(p) {
+		if err != nil || n+m < len(p) {
 			s.flushLocked()
+		} else {
+			s.releaseLocked()
 		}
 		s.mu.Unlock()
 		if n += m; n == len(p) || err != nil {
@@ -123,11 +149,10 @@ func (s *Stream) Write(p []byte) (int, error) {
 }
 
 func (s *Stream) write(p []byte) (int, error) {
+	if err := s.shut(); err != nil {
+		return 0, err
+	}
 	switch {
-	case s.err != nil:
-		return 0, s.err
-	case s.ended || s.ending || s.resting:
-		return 0, net.ErrClosed
 	case s.flow != nil:
 		n := s.flow.Append(p)
 		if n > 0 {
@@ -150,38 +175,94 @@ func (s *Stream) gatherLocked() {
 	s.batch = s.own
 }
 
-// releaseLocked sends what was gathered, unless a Write has more to come.
+// releaseLocked sends what was gathered, unless more of it is to come.
 func (s *Stream) releaseLocked() {
 	if !s.gathers {
 		s.flushLocked()
 	}
 }
 
-// flushLocked sends what a Write has gathered.
-func (s *Stream) flushLocked() {
-	if s.own != nil {
-		s.own.Flush()
+// packBelow is the length below which a record is copied to others in one slab.
+const packBelow = flow.SlabSize / 4
+
+// put appends a record of n bytes, which lies in slab behind flow.HeaderRoom
+// bytes; slab is the stream's from now on. It waits as Write does. With more it
+// may go out with the one behind it: the caller promises to come back, or to
+// call flush.
+func (s *Stream) put(slab *flow.Slab, n int, more bool) error {
+	for {
+		s.mu.Lock()
+		s.batch = s.own
+		if s.gathers = more; more {
+			s.gatherLocked()
+		}
+		done, err := s.append(slab, n)
+		s.batch = nil
+		if done {
+			s.releaseLocked()
+		} else {
+			s.flushLocked()
+		}
+		s.mu.Unlock()
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-s.writeWake:
+		case <-s.done:
+		}
 	}
 }
 
-// noMore takes back what a waitRoom with more has promised.
-func (s *Stream) noMore() {
+// append is put without waiting; false: there is no room.
+func (s *Stream) append(slab *flow.Slab, n int) (bool, error) {
+	if err := s.shut(); err != nil || s.flow == nil {
+		s.cfg.Slabs.Put(slab)
+		return err == nil, err
+	}
+	if n < packBelow {
+		if s.flow.Append(slab[flow.HeaderRoom:flow.HeaderRoom+n]) == 0 {
+			return false, nil
+		}
+		s.cfg.Slabs.Put(slab)
+	} else if !s.flow.Adopt(slab, n) {
+		return false, nil
+	}
+	s.pump(time.Now())
+	return true, nil
+}
+
+// shut gives why nothing more may be written; nil: it may.
+func (s *Stream) shut() error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.ended || s.ending || s.resting:
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// flush sends what put has gathered.
+func (s *Stream) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gathers = false
 	s.flushLocked()
 }
 
+func (s *Stream) flushLocked() {
+	if s.own != nil {
+		s.own.Flush()
+	}
+}
+
 // waitRoom waits until a write of up to one record would not wait, or until the
-// write deadline. With more the next record may wait for the one behind it: the
-// caller promises to come back.
-func (s *Stream) waitRoom(more bool) error {
+// write deadline.
+func (s *Stream) waitRoom() error {
 	for {
 		s.mu.Lock()
 		room, err := s.room()
-		if s.gathers = more && room; s.gathers && s.own == nil && s.cfg.NewBatch != nil {
-			s.own = s.cfg.NewBatch()
-		}
 		if !room {
 			s.flushLocked()
 		}

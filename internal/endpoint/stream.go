@@ -46,7 +46,7 @@ type Batch interface {
 // Config is what all streams of a process share, and what one is told.
 type Config struct {
 	Budget *flow.Budget
-	Slabs  flow.Slabs // nil: the heap
+	Slabs  flow.Slabs // of which Get and Put may be called from any goroutine; nil: a pool of its own
 	// ResumeTimeout: how long a circuit may be without a path; 0: 60 s.
 	ResumeTimeout time.Duration
 	// Wants is called, on a goroutine of its own, when the end begins to want
@@ -135,14 +135,21 @@ type Stream struct {
 	handshake           chan struct{} // closed when the handshake is over
 	done                chan struct{}
 	scratch             [32]byte // for small frames
-	hasty               bool     // Read does not wait
 
-	batch   Batch // of the call under way; nil: frames go out at once
-	own     Batch // of Write; nil until it gathers
-	gathers bool  // more records of the same Write follow this one
+	batch Batch // of the call under way; nil: frames go out at once
+	own   Batch // of what is sent by one call; nil until there was some
+	// gathers says that more follows, with which what own has gathered shall go out.
+	gathers bool
+
+	// outlet takes what comes on the goroutine that brings it; nil: it goes into
+	// the inbox. Set only while the inbox is empty, so that no byte overtakes another.
+	outlet *outlet
 }
 
 func newStream(role flow.Role, cfg Config, earlyIn []byte) *Stream {
+	if cfg.Slabs == nil {
+		cfg.Slabs = NewSlabPool()
+	}
 	return &Stream{
 		cfg: cfg, role: role, earlyIn: slices.Clone(earlyIn),
 		inbox:  flow.NewInbox(cfg.Slabs),

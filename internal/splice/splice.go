@@ -52,6 +52,12 @@ func Join(a, b net.Conn, failed func(error)) {
 // Copy carries bytes until from ends, and then ends the stream of to. The end
 // of from is no error. It holds a large buffer only while much comes.
 func Copy(to io.Writer, from io.Reader) error {
+	if carried, err := byItself(to, from); carried {
+		if err != nil {
+			return err
+		}
+		return CloseWrite(to)
+	}
 	lent := idle.Get().(*[idleSize]byte)
 	defer idle.Put(lent)
 	small := lent[:]
@@ -82,6 +88,31 @@ func Copy(to io.Writer, from io.Reader) error {
 			large, buf = nil, small
 		}
 	}
+}
+
+// byItself lets a connection of the fabric carry the bytes of a TCP connection,
+// if there is one of each: it knows ways without copies. What the standard library
+// would do between others is no gain, and copies.
+func byItself(to io.Writer, from io.Reader) (carried bool, err error) {
+	switch {
+	case isTCP(to) == isTCP(from):
+	case isTCP(to):
+		if fabric, ok := from.(io.WriterTo); ok {
+			_, err = fabric.WriteTo(to)
+			return true, err
+		}
+	default:
+		if fabric, ok := to.(io.ReaderFrom); ok {
+			_, err = fabric.ReadFrom(from)
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+func isTCP(c any) bool {
+	_, ok := c.(*net.TCPConn)
+	return ok
 }
 
 // CloseWrite ends the stream to w. A connection that cannot end one direction

@@ -16,14 +16,29 @@ import (
 
 // couple is two ends with nothing between them.
 type couple struct {
-	now  time.Time
-	ends [2]*Flow
+	now   time.Time
+	ends  [2]*Flow
+	shelf shelf
 }
+
+// shelf is Slabs for one goroutine.
+type shelf struct{ free []*Slab }
+
+func (s *shelf) Get() *Slab {
+	if n := len(s.free); n > 0 {
+		slab := s.free[n-1]
+		s.free = s.free[:n-1]
+		return slab
+	}
+	return new(Slab)
+}
+
+func (s *shelf) Put(slab *Slab) { s.free = append(s.free, slab) }
 
 func newCouple(t testing.TB) *couple {
 	c := &couple{now: epoch()}
 	for i := range c.ends {
-		f, err := New(c.now, Config{Role: Role(i), Budget: NewBudget(64 << 20)})
+		f, err := New(c.now, Config{Role: Role(i), Budget: NewBudget(64 << 20), Slabs: &c.shelf})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -195,6 +195,14 @@ func (f *Flow) Append(p []byte) (n int) {
 	return n
 }
 
+// Adopt is Append of one frame of n bytes without a copy: slab, which was got from
+// the Slabs of the Flow, holds them behind HeaderRoom bytes, and is the Flow's from
+// now on. It reports false, and nothing changes, when there is no Room or the
+// budget is exhausted.
+func (f *Flow) Adopt(slab *Slab, n int) bool {
+	return f.Room() > 0 && f.out.adopt(slab, n)
+}
+
 // CloseWrite ends the outgoing stream behind the bytes appended so far. Doing it
 // twice changes nothing.
 func (f *Flow) CloseWrite() { f.ending = true }

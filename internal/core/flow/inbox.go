@@ -8,11 +8,15 @@ package flow
 // window's. The zero value takes memory from the heap. Not safe for concurrent use.
 type Inbox struct {
 	slabs Slabs
-	queue []*Slab // oldest first
+	queue []unread // oldest first
 	spare *Slab
-	read  int // bytes read of the oldest
-	wrote int // bytes written of the newest
 	size  int
+}
+
+// unread is a slab of which the bytes from read to wrote wait.
+type unread struct {
+	slab        *Slab
+	read, wrote int
 }
 
 // NewInbox gives an inbox that takes its memory from slabs; nil: the heap.
@@ -21,17 +25,19 @@ func NewInbox(slabs Slabs) *Inbox { return &Inbox{slabs: slabs} }
 // Len gives the bytes that wait.
 func (b *Inbox) Len() int { return b.size }
 
-// Put copies p behind what waits.
+// Put copies p, the payload of a frame, behind what waits. It stays in one piece.
 func (b *Inbox) Put(p []byte) {
 	b.size += len(p)
 	for len(p) > 0 {
-		if len(b.queue) == 0 || b.wrote == SlabSize {
-			b.queue = append(b.queue, b.get())
-			b.wrote = 0
+		n := len(b.queue)
+		if n == 0 || SlabSize-b.queue[n-1].wrote < min(len(p), SlabSize) {
+			b.queue = append(b.queue, unread{slab: b.get()})
+			n++
 		}
-		n := copy(b.queue[len(b.queue)-1][b.wrote:], p)
-		b.wrote += n
-		p = p[n:]
+		last := &b.queue[n-1]
+		m := copy(last.slab[last.wrote:], p)
+		last.wrote += m
+		p = p[m:]
 	}
 }
 
@@ -39,28 +45,36 @@ func (b *Inbox) Put(p []byte) {
 // is due for them. It gives 0 when nothing waits.
 func (b *Inbox) Read(p []byte) (n int) {
 	for n < len(p) && b.size > 0 {
-		last := SlabSize
-		if len(b.queue) == 1 {
-			last = b.wrote
-		}
-		m := copy(p[n:], b.queue[0][b.read:last])
-		n, b.read, b.size = n+m, b.read+m, b.size-m
-		if b.read == SlabSize || b.size == 0 {
-			b.pop()
+		first := &b.queue[0]
+		m := copy(p[n:], first.slab[first.read:first.wrote])
+		n, b.size = n+m, b.size-m
+		if first.read += m; first.read == first.wrote {
+			b.free(b.pop())
 		}
 	}
 	return n
 }
 
+// Take gives the oldest bytes that wait, in the slab in which they came, which is
+// the caller's from now on; Consume of the Flow is due for them. Nil: nothing waits.
+func (b *Inbox) Take() (*Slab, []byte) {
+	if b.size == 0 {
+		return nil, nil
+	}
+	first := b.queue[0]
+	b.size -= first.wrote - first.read
+	return b.pop(), first.slab[first.read:first.wrote]
+}
+
 // Close throws away what waits and hands back the memory.
 func (b *Inbox) Close() {
 	for len(b.queue) > 0 {
-		b.pop()
+		b.slabs.Put(b.pop())
 	}
 	if b.spare != nil && b.slabs != nil {
 		b.slabs.Put(b.spare)
 	}
-	b.spare, b.size = nil, 0
+	b.spare, b.size, b.queue = nil, 0, nil
 }
 
 func (b *Inbox) get() *Slab {
@@ -74,13 +88,18 @@ func (b *Inbox) get() *Slab {
 	return b.slabs.Get()
 }
 
-// pop frees the oldest slab, of which one is kept while bytes wait.
-func (b *Inbox) pop() {
-	s := b.queue[0]
+// pop takes the oldest slab out.
+func (b *Inbox) pop() *Slab {
+	s := b.queue[0].slab
 	n := copy(b.queue, b.queue[1:])
-	b.queue[n] = nil
-	b.queue, b.read = b.queue[:n], 0
-	if b.spare == nil && n > 0 {
+	b.queue[n] = unread{}
+	b.queue = b.queue[:n]
+	return s
+}
+
+// free hands a slab back, but for one that is kept while bytes wait.
+func (b *Inbox) free(s *Slab) {
+	if b.spare == nil && b.size > 0 {
 		b.spare = s
 		return
 	}

@@ -58,6 +58,17 @@ func (r *retained) add(p []byte) bool {
 	return true
 }
 
+// adopt takes over slab, which holds HeaderRoom bytes and then n behind the end;
+// false: the budget is exhausted, and nothing changes.
+func (r *retained) adopt(slab *Slab, n int) bool {
+	if !r.purse.adopt() {
+		return false
+	}
+	r.push(record{slab: slab, pos: HeaderRoom, n: uint16(n)})
+	r.end += uint64(n)
+	return true
+}
+
 func (r *retained) push(rec record) {
 	if r.count == len(r.recs) {
 		grown := make([]record, max(4, 2*len(r.recs)))

@@ -22,9 +22,9 @@ type heap struct{}
 func (heap) Get() *Slab { return new(Slab) }
 func (heap) Put(*Slab)  {}
 
-// maxSpare is how many slabs a purse keeps back, so that a stream in full flow
-// neither allocates nor touches what other circuits share.
-const maxSpare = 8
+// maxSpare is how many slabs a purse keeps back: a stream of small records takes
+// and gives the same one again and again.
+const maxSpare = 1
 
 // purse accounts for the slabs of one stream: the first is paid for by the
 // circuit's base share, each further one from the budget.
@@ -42,11 +42,19 @@ func (p *purse) get() *Slab {
 		p.spare = p.spare[:n-1]
 		return s
 	}
-	if p.out > 0 && !p.budget.Take(SlabSize) {
+	if !p.adopt() {
 		return nil
 	}
-	p.out++
 	return p.slabs.Get()
+}
+
+// adopt accounts for a slab that somebody else has got from slabs.
+func (p *purse) adopt() bool {
+	if p.out > 0 && !p.budget.Take(SlabSize) {
+		return false
+	}
+	p.out++
+	return true
 }
 
 // put takes a slab back.
