@@ -295,5 +295,5 @@ func newBatch() endpoint.Batch { return new(transport.Batch) }
 // Drop forgets what waits.
 func (h *hop) Drop() { h.queue.Drop() }
 
-// RTT gives the connection's smoothed round trip.
-func (h *hop) RTT() time.Duration { return time.Duration(h.edge.smoothed.Load()) }
+// RTT gives the connection's round trip, without queues.
+func (h *hop) RTT() time.Duration { return h.edge.conn.Distance() }

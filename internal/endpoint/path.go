@@ -29,6 +29,7 @@ func (s *Stream) FrameIn(b Batch, generation uint32, h wire.Header, payload []by
 	s.batch = b
 	defer func() { s.batch = nil }()
 	now := time.Now()
+	s.flow.SetRTT(s.hop.RTT())
 	if err := s.take(now, generation, h, payload); err != nil {
 		s.flow.Reset(ginnel.PeerReset, err.Error())
 	}

@@ -30,7 +30,7 @@ type Hop interface {
 	Urgent(b Batch, frame []byte)
 	// Drop throws away what Ordered has queued and not sent.
 	Drop()
-	// RTT of the connection, smoothed; 0: unknown.
+	// RTT of the connection, without queues on it; 0: unknown.
 	RTT() time.Duration
 }
 

@@ -9,12 +9,10 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/label"
-	"github.com/ginnel/ginnel/internal/core/path"
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
@@ -55,8 +53,6 @@ type edgeConn struct {
 	peer     string // key in the label table
 	boot     ginnel.BootID
 	port     *port
-	smoothed atomic.Int64 // round trip in ns; 0: not measured
-	rtt      path.RTT     // of the reading goroutine
 
 	mu   sync.Mutex
 	asks map[uint64]context.CancelFunc // by the SDK's id of the request
@@ -97,8 +93,8 @@ func (e *edge) greet(ctx context.Context, conn *transport.Conn) (*edgeConn, erro
 		e: e, conn: conn, number: e.registry.Next(), identity: ginnel.IdentityID(conn.Peer().ID),
 		asks: make(map[uint64]context.CancelFunc),
 	}
-	ec.port = &port{number: e.r.nextNumber(), conn: conn, rtt: &ec.smoothed}
-	conn.SetProbing(transport.Probing{RTT: ec.sample, Controllers: e.r.controllers})
+	ec.port = &port{number: e.r.nextNumber(), conn: conn}
+	conn.SetProbing(transport.Probing{Controllers: e.r.controllers})
 	own := &wire.Hello{Network: string(e.r.netID), Boot: string(e.r.boot), Connection: ec.number}
 	_, err := conn.Handshake(ctx, transport.Greeting{
 		Self: string(e.r.id), Hello: own,
@@ -163,14 +159,6 @@ func (e *edge) remove(ec *edgeConn) {
 	e.r.circuits.part(ec.peer, ec.port.number)
 	e.r.report.edge(&wire.EdgeState{Connection: ec.number, Identity: string(ec.identity), Removed: true})
 	e.r.changes.happened()
-}
-
-// sample takes a measured round trip, on the reading goroutine.
-func (ec *edgeConn) sample(s transport.Sample) {
-	if s.Loaded && ec.rtt.Measured() {
-		return
-	}
-	ec.smoothed.Store(int64(ec.rtt.Add(s.RTT)))
 }
 
 // at gives the connection of a peer of the label table; nil: there is none.

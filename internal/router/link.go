@@ -4,7 +4,6 @@
 package router
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -26,8 +25,7 @@ type link struct {
 
 	port *port // of circuits, set before the first frame
 
-	state    *wire.LinkState // under links.mu; replaced, never changed
-	smoothed atomic.Int64    // round trip in ns; 0: not measured
+	state *wire.LinkState // under links.mu; replaced, never changed
 
 	// Of the reading goroutine.
 	rtt       path.RTT
@@ -51,7 +49,6 @@ func (l *link) sample(s transport.Sample) {
 		return
 	}
 	smoothed := l.rtt.Add(s.RTT)
-	l.smoothed.Store(int64(smoothed))
 	if l.published.Offer(time.Now(), smoothed) {
 		l.ls.measured(l, smoothed)
 	}

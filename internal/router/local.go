@@ -173,7 +173,7 @@ func (h *hop) Drop() {
 // newBatch gathers what goes to a hop.
 func newBatch() endpoint.Batch { return new(transport.Batch) }
 
-// RTT of the connection, smoothed; 0: unknown.
+// RTT of the connection, without queues; 0: unknown.
 func (h *hop) RTT() time.Duration {
 	if o := h.out.Load(); o != nil {
 		return o.port.trip()

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,8 +134,8 @@ func newBench(t testing.TB, n transport.Network, host string) *bench {
 	var nearConn, farConn *transport.Conn
 	b.nearEnd, nearConn = pair(t, n, host, holder("r1"), h)
 	farConn, b.farEnd = pair(t, n, host, h, holder("r3"))
-	b.near = &port{number: 1, conn: nearConn, rtt: new(atomic.Int64)}
-	b.far = &port{number: 2, conn: farConn, rtt: b.near.rtt}
+	b.near = &port{number: 1, conn: nearConn}
+	b.far = &port{number: 2, conn: farConn}
 	b.c.ports[1], b.c.ports[2] = b.near, b.far
 	b.row = b.install(t, 1, label.New(5, 7), label.New(6, 7))
 	return b

@@ -59,11 +59,11 @@ func (t *slots) clear(s *side) {
 type port struct {
 	number uint64 // this router's; never given twice
 	conn   *transport.Conn
-	rtt    *atomic.Int64 // smoothed round trip in ns; 0: not measured
 }
 
-// trip gives the smoothed round-trip time; 0: unknown.
-func (p *port) trip() time.Duration { return time.Duration(p.rtt.Load()) }
+// trip gives the round-trip time without queues, for windows are to fill the way
+// and not those; 0: unknown.
+func (p *port) trip() time.Duration { return p.conn.Distance() }
 
 // side is one side of a row that is not an endpoint of this router.
 type side struct {

@@ -6,6 +6,7 @@ package transport
 import (
 	"sync"
 
+	"github.com/ginnel/ginnel/internal/record"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -17,6 +18,8 @@ const (
 	// that wait for it: two full ones, one more that was sealed before the
 	// socket was found full, and the peer's key updates.
 	rawBuffer = 64 << 10
+	// halfRecord holds the longest record, of which a part has come.
+	halfRecord = record.HeaderSize + record.MaxContent + 256
 )
 
 // buffer holds whole frames, one after the other. len(b) is what is used.
@@ -30,6 +33,7 @@ var (
 	smallBuffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, smallBuffer)} }}
 	largeBuffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, largeBuffer)} }}
 	rawBuffers   = sync.Pool{New: func() any { return new([rawBuffer]byte) }}
+	halves       = sync.Pool{New: func() any { return new([halfRecord]byte) }}
 )
 
 // newBuffer gives an empty buffer with room for size bytes, at most largeBuffer.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/record"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -47,41 +47,47 @@ type Conn struct {
 	alpn   string
 
 	raw   *raw
-	tls   io.ReadWriter // a *tls.Conn over raw
-	start time.Time     // zero of probe stamps
+	start time.Time // zero of probe stamps
 
 	// Of the reading goroutine.
-	in    []byte
-	r, w  int
+	in    *record.Reader    // nil: without TLS
+	read  []byte            // came and is not opened yet
+	plain []byte            // of the record that was opened last: frames not taken yet
+	part  []byte            // of a frame that is in several records
+	half  *[halfRecord]byte // in use by in; nil: none
 	batch Batch
 	heard atomic.Int64 // ns since start: when bytes last came
+	renew atomic.Bool  // the peer asks for new keys
 
 	done chan struct{}
 
 	mu       sync.Mutex
 	err      error // why it ended; nil: it has not
 	busy     bool
-	plain    *buffer       // small frames not sealed yet; nil: none
+	out      *record.Half  // nil: without TLS
+	small    *buffer       // small frames not sealed yet; nil: none
 	progress time.Time     // busy: when the network last took something
 	drained  chan struct{} // closed when busy ends; nil: nobody waits
 	probes   fifo
 	control  fifo
-	small    latest
+	newest   latest
 	bulk     schedule
 	writer   func() // c.write, made once
 	ends     []func()
 
 	pulse    pulse
+	distance atomic.Int64 // ns: see Distance
 	requests requests
 }
 
-// assemble makes a Conn of its parts: t reads from and writes to r.
-func assemble(t io.ReadWriter, r *raw, remote pki.Remote, alpn string) *Conn {
+// assemble makes a Conn of its parts: in and out are of the TLS over r; nil: none.
+func assemble(in *record.Reader, out *record.Half, r *raw, remote pki.Remote, alpn string) *Conn {
 	c := &Conn{
 		remote: remote,
 		alpn:   alpn,
 		raw:    r,
-		tls:    t,
+		in:     in,
+		out:    out,
 		start:  time.Now(),
 		done:   make(chan struct{}),
 	}
@@ -143,13 +149,13 @@ func (c *Conn) failLocked(cause error) {
 		cause = ErrClosed
 	}
 	c.err = fmt.Errorf("%s connection with %s: %w", c.alpn, c.remote.Peer, cause)
-	if c.plain != nil {
-		c.plain.free()
-		c.plain = nil
+	if c.small != nil {
+		c.small.free()
+		c.small = nil
 	}
 	c.probes.clear()
 	c.control.clear()
-	c.small = latest{}
+	c.newest = latest{}
 	c.bulk.clear()
 	c.pulse.stopLocked()
 	close(c.done)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/record"
 )
 
 // Identify says who a peer is whose certificate TLS has verified.
@@ -32,7 +33,7 @@ func Dial(ctx context.Context, network Network, hostport string, cfg *tls.Config
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", hostport, err)
 	}
-	t := tls.Client(newRaw(nc), aligned(cfg))
+	t := secured(nc, cfg, true)
 	if err := t.HandshakeContext(ctx); err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("dial %s: %w", hostport, unspoken(t, err, cfg.NextProtos))
@@ -82,18 +83,13 @@ func Framed(t *tls.Conn, identify Identify) (*Conn, error) {
 		_ = t.NetConn().Close()
 		return nil, err
 	}
-	return assemble(t, t.NetConn().(*raw), remote, state.NegotiatedProtocol), nil
-}
-
-// aligned gives cfg with records of full size from the start, so that a full
-// frame is one record.
-func aligned(cfg *tls.Config) *tls.Config {
-	if cfg.DynamicRecordSizingDisabled {
-		return cfg
+	r := t.NetConn().(*raw)
+	in, out, err := r.secrets.Halves(state.CipherSuite, r.client)
+	if err != nil {
+		_ = t.NetConn().Close()
+		return nil, err
 	}
-	cfg = cfg.Clone()
-	cfg.DynamicRecordSizingDisabled = true
-	return cfg
+	return assemble(record.NewReader(in, nil), out, r, remote, state.NegotiatedProtocol), nil
 }
 
 // sourceOf gives what counts as one source of strangers: an IPv4 address, or the

@@ -44,6 +44,35 @@ type pulse struct {
 	heart   heartbeat
 	timer   *time.Timer // nil: not started
 	pings   []ping
+	least   least
+}
+
+// leastOver is for how long, at least, the least round trip is remembered.
+const leastOver = 15 * time.Second
+
+// least is the least round trip of late: that of the way itself, while the mean
+// of a full connection is that of its queues.
+type least struct {
+	now, before time.Duration // of this span and of the one before; 0: none
+	since       int64         // ns: when this span began
+}
+
+// add takes a sample at an instant and gives the least of late.
+func (l *least) add(at int64, rtt time.Duration) time.Duration {
+	rtt = max(rtt, 1)
+	switch {
+	case at-l.since > int64(2*leastOver):
+		*l = least{since: at}
+	case at-l.since > int64(leastOver):
+		*l = least{before: l.now, since: at}
+	}
+	if l.now == 0 || rtt < l.now {
+		l.now = rtt
+	}
+	if l.before != 0 && l.before < l.now {
+		return l.before
+	}
+	return l.now
 }
 
 // ping waits for the echo of a probe with this stamp or a later one.
@@ -113,6 +142,10 @@ func (c *Conn) tick() {
 		c.probe(now)
 	}
 }
+
+// Distance gives the least round trip of the last half minute or so, queues left
+// out; 0: unknown.
+func (c *Conn) Distance() time.Duration { return time.Duration(c.distance.Load()) }
 
 func (c *Conn) probe(stamp int64) {
 	var frame [wire.HeaderSize + stampSize]byte
@@ -200,6 +233,7 @@ func (c *Conn) echoed(payload []byte) error {
 		}
 	}
 	c.pulse.pings = keep
+	c.distance.Store(int64(c.pulse.least.add(now, time.Duration(now-stamp))))
 	c.mu.Unlock()
 	if probing.RTT != nil {
 		probing.RTT(Sample{RTT: time.Duration(now - stamp), Loaded: loaded})

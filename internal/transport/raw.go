@@ -4,16 +4,16 @@
 package transport
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
+
+	"github.com/ginnel/ginnel/internal/record"
 )
 
 // errWouldBlock: the socket has nothing, or takes nothing, now.
 var errWouldBlock = errors.New("would block")
-
-// errOverrun: the peer makes TLS answer faster than it takes the answers.
-var errOverrun = errors.New("too many records wait")
 
 // socket is a kernel socket that can be tried. One goroutine may read while
 // another writes.
@@ -25,9 +25,10 @@ type socket interface {
 	write(p []byte) (int, error)
 }
 
-// raw lies between TLS and the network. Until framed it passes all through.
-// Then it reads large pieces, calls idle just before it waits, and gathers
-// what TLS seals until flush or drain.
+// raw lies between TLS and the network. Until framed it passes all through, to
+// crypto/tls record by record, so that nothing is left in there. Then it reads
+// large pieces, calls idle just before it waits, makes records of frames and
+// gathers them until flush or drain.
 //
 // Where the network has no socket to try (pipes, shaped connections), every
 // write counts as one that would block.
@@ -37,12 +38,13 @@ type raw struct {
 	framed bool   // set before the connection is shared
 	idle   func()
 
-	// Of the reading goroutine.
-	in   *[rawBuffer]byte // nil: empty
-	r, w int              // in[r:w] is unread
+	secrets *record.Secrets // of the handshake; nil: there is none
+	client  bool            // this end dialed
+	bound   record.Bound    // of the handshake
 
-	// mu guards out. It is the innermost lock: TLS answers key updates on the
-	// reading goroutine (RFC 8446, section 4.6.3), beside whoever writes.
+	in *[rawBuffer]byte // of the reading goroutine: what fill gave lies in it; nil: nothing
+
+	// mu guards out. It is the innermost lock.
 	mu   sync.Mutex
 	out  *[rawBuffer]byte // nil: empty
 	sent int              // out[sent:size] waits
@@ -51,26 +53,42 @@ type raw struct {
 
 func newRaw(c net.Conn) *raw { return &raw{Conn: c, sys: newSocket(c), idle: func() {}} }
 
-// Read gives TLS what has come.
-func (r *raw) Read(p []byte) (int, error) {
-	if !r.framed {
-		return r.Conn.Read(p)
+// secured gives the TLS connection over nc; cfg is of this connection alone from
+// now on. What protects its records is taken out of it by Framed.
+func secured(nc net.Conn, cfg *tls.Config, client bool) *tls.Conn {
+	r := newRaw(nc)
+	r.secrets, r.client = new(record.Secrets), client
+	cfg = cfg.Clone()
+	cfg.KeyLogWriter = r.secrets // into memory, for this connection only
+	if client {
+		return tls.Client(r, cfg)
 	}
-	if r.in == nil {
-		if err := r.fill(); err != nil {
-			return 0, err
+	if choose := cfg.GetConfigForClient; choose != nil {
+		cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			chosen, err := choose(hello)
+			if chosen != nil {
+				chosen = chosen.Clone()
+				chosen.KeyLogWriter = r.secrets
+			}
+			return chosen, err
 		}
 	}
-	n := copy(p, r.in[r.r:r.w])
-	r.r += n
-	if r.r == r.w {
+	return tls.Server(r, cfg)
+}
+
+// Read gives TLS what has come, up to the end of the record that it is in.
+func (r *raw) Read(p []byte) (int, error) {
+	n, err := r.Conn.Read(p[:min(len(p), r.bound.Most())])
+	r.bound.Passed(p[:n])
+	return n, err
+}
+
+// fill gives what has come, and waits for it. It is valid until the next call.
+func (r *raw) fill() ([]byte, error) {
+	if r.in != nil {
 		rawBuffers.Put(r.in)
 		r.in = nil
 	}
-	return n, nil
-}
-
-func (r *raw) fill() error {
 	var n int
 	var err error
 	if r.sys != nil {
@@ -83,36 +101,44 @@ func (r *raw) fill() error {
 		}
 	} else {
 		r.idle()
-		in := rawBuffers.Get().(*[rawBuffer]byte)
-		if n, err = r.Conn.Read(in[:]); n == 0 {
-			rawBuffers.Put(in)
-			in = nil
-		}
-		r.in = in
+		r.in = rawBuffers.Get().(*[rawBuffer]byte)
+		n, err = r.Conn.Read(r.in[:])
 	}
 	if n > 0 {
-		r.r, r.w = 0, n
-		return nil
+		return r.in[:n], nil
 	}
-	return err
+	return nil, err
 }
 
-// Write takes a sealed record of TLS.
-func (r *raw) Write(p []byte) (int, error) {
-	if !r.framed {
-		return r.Conn.Write(p)
-	}
+// put makes a record of frames, at most largeBuffer long, that waits until flush
+// or drain. There is room: not more than a burst waits when it is called.
+func (r *raw) put(out *record.Half, frames []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.out == nil {
 		r.out = rawBuffers.Get().(*[rawBuffer]byte)
 		r.sent, r.size = 0, 0
 	}
-	if r.size+len(p) > rawBuffer {
-		return 0, errOverrun
+	b := r.out[:r.size]
+	if out == nil {
+		b = append(b, frames...)
+	} else {
+		b = out.Append(b, record.Application, frames)
 	}
-	r.size += copy(r.out[r.size:], p)
-	return len(p), nil
+	r.size = len(b)
+}
+
+// renew tells the peer that out goes on with new keys.
+func (r *raw) renew(out *record.Half) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.out == nil {
+		r.out = rawBuffers.Get().(*[rawBuffer]byte)
+		r.sent, r.size = 0, 0
+	}
+	b, err := record.AppendUpdate(r.out[:r.size], out)
+	r.size = len(b)
+	return err
 }
 
 // buffered gives the bytes that wait.

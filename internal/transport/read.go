@@ -10,13 +10,6 @@ import (
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
-// Sizes of the read buffer: an idle connection needs little; one that carries
-// bulk gets room for a record behind part of another.
-const (
-	firstRead = 4 << 10
-	fullRead  = 2 * wire.MaxFrame
-)
-
 // Receiver takes what a connection brings, on the goroutine that called Run. It
 // must not wait: what it holds up is the connection.
 type Receiver interface {
@@ -69,55 +62,106 @@ func (c *Conn) dispatch(rcv Receiver, h wire.Header, frame []byte) error {
 	return rcv.Message(m)
 }
 
-// next gives the next frame, valid until the next call.
+// next gives the next frame, valid until the next call. It lies in the memory that
+// it was read to, unless several records hold it.
 func (c *Conn) next() (wire.Header, []byte, error) {
+	if len(c.part) == 0 && cap(c.part) > 0 { // the last one lay there
+		c.part = nil
+	}
 	for {
-		size := wire.HeaderSize
-		if c.w-c.r >= size {
-			h, err := wire.ParseHeader(c.in[c.r:c.w])
-			if err != nil {
-				return h, nil, err
+		from := &c.plain
+		if len(c.part) > 0 {
+			if err := c.join(); err != nil {
+				return wire.Header{}, nil, err
 			}
-			size += h.Length
-			if c.w-c.r >= size {
-				frame := c.in[c.r : c.r+size : c.r+size]
-				c.r += size
-				return h, frame, nil
-			}
+			from = &c.part
 		}
-		if err := c.readMore(size); err != nil {
+		if h, size, err := whole(*from); err != nil || size > 0 {
+			frame := (*from)[:size:size]
+			*from = (*from)[size:]
+			return h, frame, err
+		}
+		if len(c.part) == 0 {
+			c.part = append(c.part, c.plain...)
+		}
+		c.plain = nil
+		if err := c.readMore(); err != nil {
 			return wire.Header{}, nil, err
 		}
 	}
 }
 
-// readMore reads into the buffer, where a frame of size bytes is to fit behind
-// what is unread. A full frame that fills a record of its own lands at the
-// buffer's start and is not moved.
-func (c *Conn) readMore(size int) error {
-	if c.r == c.w {
-		c.r, c.w = 0, 0
+// whole gives the header of the frame that b begins with and its size; 0: its end
+// is not in b.
+func whole(b []byte) (h wire.Header, size int, err error) {
+	if len(b) < wire.HeaderSize {
+		return h, 0, nil
 	}
-	if c.in == nil {
-		c.in = make([]byte, firstRead)
+	h, err = wire.ParseHeader(b)
+	if err != nil || len(b) < wire.HeaderSize+h.Length {
+		return h, 0, err
 	}
-	if size > len(c.in) {
-		in := make([]byte, fullRead)
-		c.w = copy(in, c.in[c.r:c.w])
-		c.r, c.in = 0, in
+	return h, wire.HeaderSize + h.Length, nil
+}
+
+// join adds to the frame whose end has not come, and no more.
+func (c *Conn) join() error {
+	for {
+		want := wire.HeaderSize
+		if len(c.part) >= want {
+			h, err := wire.ParseHeader(c.part)
+			if err != nil {
+				return err
+			}
+			want += h.Length
+		}
+		n := min(want-len(c.part), len(c.plain))
+		if n == 0 {
+			return nil
+		}
+		c.part = append(c.part, c.plain[:n]...)
+		c.plain = c.plain[n:]
 	}
-	if c.r+size > len(c.in) || c.r > 0 && len(c.in)-c.w < wire.MaxFrame {
-		c.w = copy(c.in, c.in[c.r:c.w])
-		c.r = 0
+}
+
+// readMore opens the next record.
+func (c *Conn) readMore() error {
+	for len(c.plain) == 0 {
+		if len(c.read) == 0 {
+			c.sparePart()
+			read, err := c.raw.fill()
+			if err != nil {
+				return fmt.Errorf("read: %w", err)
+			}
+			c.read = read
+			c.heard.Store(c.now())
+		}
+		if c.in == nil {
+			c.plain, c.read = c.read, nil
+			continue
+		}
+		var err error
+		c.plain, c.read, err = c.in.Next(c.read, c.lendPart)
+		if c.in.Asked() {
+			c.renew.Store(true)
+		}
+		if err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
 	}
-	n, err := c.tls.Read(c.in[c.w:])
-	c.w += n
-	if n > 0 {
-		c.heard.Store(c.now())
-		return nil
+	return nil
+}
+
+// lendPart gives memory for a record of which only a part has come.
+func (c *Conn) lendPart() []byte {
+	c.half = halves.Get().(*[halfRecord]byte)
+	return c.half[:]
+}
+
+// sparePart takes it back while there is no such record.
+func (c *Conn) sparePart() {
+	if c.in != nil && c.in.Spare() != nil {
+		halves.Put(c.half)
+		c.half = nil
 	}
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("read: %w", err)
 }

@@ -62,7 +62,7 @@ type ServerConfig struct {
 func NewServer(cfg ServerConfig) *Server {
 	limits := cfg.Limits.withDefaults()
 	return &Server{
-		cfg:        aligned(cfg.TLS),
+		cfg:        cfg.TLS,
 		identify:   cfg.Identify,
 		protocols:  cfg.Protocols,
 		log:        cfg.Log,
@@ -116,7 +116,7 @@ func (s *Server) take(ctx context.Context, nc net.Conn, source string) {
 		return
 	}
 	defer s.forget(nc)
-	t := tls.Server(newRaw(nc), s.cfg)
+	t := secured(nc, s.cfg, false)
 	limited, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	err := t.HandshakeContext(limited)
 	cancel()

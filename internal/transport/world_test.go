@@ -5,7 +5,6 @@ package transport
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"sync"
 	"testing"
@@ -88,7 +87,7 @@ func plainPair(t testing.TB, n *pipe.Network, a, b ginnel.Peer, alpn string) (*C
 
 func plainConn(nc net.Conn, peer ginnel.Peer, alpn string) *Conn {
 	r := newRaw(nc)
-	return assemble(r, r, pki.Remote{Peer: peer}, alpn)
+	return assemble(nil, nil, r, pki.Remote{Peer: peer}, alpn)
 }
 
 // tlsPair joins two Conns over TLS on loopback.
@@ -112,7 +111,7 @@ func tlsPairOver(t testing.TB, n Network, listen string, ha, hb *pki.Holder, alp
 		if err != nil {
 			return
 		}
-		s := tls.Server(newRaw(nc), pki.ServerConfig(hb, time.Now, alpn))
+		s := secured(nc, pki.ServerConfig(hb, time.Now, alpn), false)
 		if s.HandshakeContext(context.Background()) != nil {
 			return
 		}

@@ -52,7 +52,7 @@ func (c *Conn) SendFrame(b *Batch, frame []byte) error {
 	case c.err != nil:
 		return c.err
 	case c.busy:
-		if !c.small.push(h, frame) {
+		if !c.newest.push(h, frame) {
 			c.failLocked(ErrStuck)
 			return c.err
 		}
@@ -126,29 +126,40 @@ func (c *Conn) sealLocked(frames []byte) error {
 		if err := c.sealPlainLocked(); err != nil {
 			return err
 		}
-		_, err := c.tls.Write(frames)
-		return err
+		return c.recordLocked(frames)
 	}
-	if c.plain != nil && len(c.plain.b)+len(frames) > largeBuffer {
+	if c.small != nil && len(c.small.b)+len(frames) > largeBuffer {
 		if err := c.sealPlainLocked(); err != nil {
 			return err
 		}
 	}
-	if c.plain == nil {
-		c.plain = newBuffer(largeBuffer)
+	if c.small == nil {
+		c.small = newBuffer(largeBuffer)
 	}
-	c.plain.b = append(c.plain.b, frames...)
+	c.small.b = append(c.small.b, frames...)
 	return nil
 }
 
 func (c *Conn) sealPlainLocked() error {
-	if c.plain == nil {
+	if c.small == nil {
 		return nil
 	}
-	_, err := c.tls.Write(c.plain.b)
-	c.plain.free()
-	c.plain = nil
+	err := c.recordLocked(c.small.b)
+	c.small.free()
+	c.small = nil
 	return err
+}
+
+// recordLocked makes a record of frames.
+func (c *Conn) recordLocked(frames []byte) error {
+	if c.out != nil && (c.out.Worn() || c.renew.Load()) {
+		c.renew.Store(false)
+		if err := c.raw.renew(c.out); err != nil {
+			return err
+		}
+	}
+	c.raw.put(c.out, frames)
+	return nil
 }
 
 // flush writes what was gathered, without waiting.
@@ -218,7 +229,7 @@ func (c *Conn) fillLocked() error {
 			b = c.control.pop()
 		}
 		if b == nil {
-			if frame := c.small.pop(); frame != nil {
+			if frame := c.newest.pop(); frame != nil {
 				if err := c.sealLocked(frame); err != nil {
 					return err
 				}
