@@ -33,7 +33,7 @@ the near one, and what you want to know between them.
 
 func newPerfCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "perf", Short: "Measure throughput, latency and connection rate", Long: perfHelp}
-	cmd.AddCommand(newPerfServerCmd(), newPerfClientCmd(), newPerfBenchCmd(), newPerfRelayCmd(), newPerfChildCmd())
+	cmd.AddCommand(newPerfServerCmd(), newPerfClientCmd(), newPerfBenchCmd(), newPerfRelayCmd(), newPerfShaperCmd(), newPerfChildCmd())
 	return cmd
 }
 

@@ -33,7 +33,9 @@ const perfBenchHelp = `Measure a network beside a yardstick, in turns, round by 
 In section "data" all connections resume the TLS session of an earlier one. Section
 "dial" measures new connections that do, and with a second tunneler such that do not;
 the relays shake hands in full on both hops for each connection. "without a proxy" is
-a dial of this program's own by the SDK.
+a dial of this program's own by the SDK. Section "far" is one stream over a link of 50 ms
+and 200 Mbit/s, which a process of its own plays: between the routers of another network,
+and, beside it, between program and server with nothing else.
 
 All run on this machine, in processes of their own, as they come. Shown are the medians of the
 rounds, and the median of each round's ratio: above 1 is more than the relay's,
@@ -111,6 +113,16 @@ func bench(ctx context.Context, stderr io.Writer, plan perf.Plan) (found perf.Co
 		return found, err
 	}
 	defer direct.Close()
+	if slices.Contains(plan.Sections, perf.Far) {
+		if network.Far, err = f.far(filepath.Join(dir, "far"), server.Address); err != nil {
+			return found, err
+		}
+		plain, err := f.shaper(server.Address)
+		if err != nil {
+			return found, err
+		}
+		relay.Far = dialTCP(plain)
+	}
 	return perf.Compare(ctx, network, relay, plan)
 }
 
@@ -262,6 +274,7 @@ func benchTitle(name string, plan perf.Plan) string {
 		perf.DirectP50: "connect + first byte p50" + direct, perf.DirectP99: "connect + first byte p99" + direct,
 		perf.PerSecond: "connections" + inFlight, perf.PerSecondFull: "connections" + inFlight + full,
 		perf.CPUConnect: "CPU time of each", perf.CPUConnectFull: "CPU time of each" + full,
+		perf.FarUp: fmt.Sprintf("1 stream up, %s, beside TCP", perf.FarTrip), perf.FarDown: fmt.Sprintf("1 stream down, %s, beside TCP", perf.FarTrip),
 		perf.Resumed: "handshakes resumed", perf.ResumedFull: "handshakes resumed" + full,
 	}
 	return titles[name]

@@ -34,7 +34,12 @@ const (
 // the way from a tunneler's listener to the server, with the SDK that goes
 // without one.
 func (f *fleet) network(dir, server string) (perf.Side, *sdk.Client, error) {
-	n := benchNetwork{fleet: f, dir: dir}
+	return f.networkOver(dir, server, false)
+}
+
+// networkOver is network whose link may be far.
+func (f *fleet) networkOver(dir, server string, far bool) (perf.Side, *sdk.Client, error) {
+	n := benchNetwork{fleet: f, dir: dir, far: far}
 	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
 	defer cancel()
 	if err := n.startController(ctx); err != nil {
@@ -68,6 +73,7 @@ func (f *fleet) network(dir, server string) (perf.Side, *sdk.Client, error) {
 type benchNetwork struct {
 	fleet     *fleet
 	dir       string
+	far       bool // the egress router is reached over a shaper
 	client    *api.Client
 	processes []*perf.Process
 	identity  *sdk.Identity
@@ -120,8 +126,14 @@ func (n *benchNetwork) startRouter(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	reached := listen
+	if n.far && name == perfEgress {
+		if reached, err = n.fleet.shaper(listen); err != nil {
+			return err
+		}
+	}
 	made, err := n.client.Routers().Create(ctx, api.RouterCreate{
-		Router: ginnel.Router{ID: ginnel.RouterID(name)}, CtrlAddresses: []string{"tls:" + listen},
+		Router: ginnel.Router{ID: ginnel.RouterID(name)}, CtrlAddresses: []string{"tls:" + reached},
 	})
 	if err != nil {
 		return err

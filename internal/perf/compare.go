@@ -21,6 +21,8 @@ type Side struct {
 	Full *Side
 	// Direct is a Dial without a proxy of the network in between; nil: there is none.
 	Direct Dial
+	// Far is a way over a link of FarTrip; nil: there is none.
+	Far Dial
 	// Usage gives what the processes of the network use; nil: unknown. Those of
 	// load and server do not belong to it.
 	Usage func() (Usage, error)
@@ -38,10 +40,18 @@ const (
 	Data = "data"
 	// Dialing is about new ones.
 	Dialing = "dial"
+	// Far is about throughput over a link with a long round trip.
+	Far = "far"
+)
+
+// The link of section Far.
+const (
+	FarTrip = 50 * time.Millisecond
+	FarRate = 25_000_000 // bytes a second
 )
 
 // Sections gives all of them, in the order of measurement.
-func Sections() []string { return []string{Data, Dialing} }
+func Sections() []string { return []string{Data, Dialing, Far} }
 
 // Plan says what Compare measures.
 type Plan struct {
@@ -184,7 +194,7 @@ func warm(ctx context.Context, s Side) error {
 }
 
 func (p Plan) measurements() []measurement {
-	all := append(p.data(), p.dialing()...)
+	all := slices.Concat(p.data(), p.dialing(), p.far())
 	return slices.DeleteFunc(all, func(m measurement) bool {
 		return p.Sections != nil && !slices.Contains(p.Sections, m.section)
 	})

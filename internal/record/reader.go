@@ -225,6 +225,9 @@ func AppendClose(b []byte, out *Half) []byte {
 	return out.Append(b, Alert, []byte{1, closeNotify})
 }
 
+// UpdateSize is the length of the record of a KeyUpdate.
+const UpdateSize = HeaderSize + 5 + TailSize
+
 // AppendUpdate appends a KeyUpdate, which does not ask for one in return, and
 // renews the keys of out.
 func AppendUpdate(b []byte, out *Half) ([]byte, error) {

@@ -15,9 +15,9 @@ const (
 	smallBuffer = 2 << 10
 	largeBuffer = wire.MaxFrame
 	// rawBuffer holds what one read takes from a socket, or the sealed records
-	// that wait for it: two full ones, one more that was sealed before the
-	// socket was found full, and the peer's key updates.
-	rawBuffer = 64 << 10
+	// that wait for it: less than a burst, then one of small frames, a full one,
+	// and a key update.
+	rawBuffer = 65 << 10
 	// halfRecord holds the longest record, of which a part has come.
 	halfRecord = record.HeaderSize + record.MaxContent + 256
 )

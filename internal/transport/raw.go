@@ -110,16 +110,12 @@ func (r *raw) fill() ([]byte, error) {
 	return nil, err
 }
 
-// put makes a record of frames, at most largeBuffer long, that waits until flush
-// or drain. There is room: not more than a burst waits when it is called.
+// put makes a record of frames that waits until flush or drain. There is room, by
+// the bounds that its caller keeps (see rawBuffer).
 func (r *raw) put(out *record.Half, frames []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.out == nil {
-		r.out = rawBuffers.Get().(*[rawBuffer]byte)
-		r.sent, r.size = 0, 0
-	}
-	b := r.out[:r.size]
+	b := r.waiting(record.HeaderSize + len(frames) + record.TailSize)
 	if out == nil {
 		b = append(b, frames...)
 	} else {
@@ -132,13 +128,21 @@ func (r *raw) put(out *record.Half, frames []byte) {
 func (r *raw) renew(out *record.Half) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	b, err := record.AppendUpdate(r.waiting(record.UpdateSize), out)
+	r.size = len(b)
+	return err
+}
+
+// waiting gives what waits, with room for n bytes behind it. The lock is held.
+func (r *raw) waiting(n int) []byte {
 	if r.out == nil {
 		r.out = rawBuffers.Get().(*[rawBuffer]byte)
 		r.sent, r.size = 0, 0
 	}
-	b, err := record.AppendUpdate(r.out[:r.size], out)
-	r.size = len(b)
-	return err
+	if r.size+n > rawBuffer {
+		panic("BUG: more records wait than there is room for")
+	}
+	return r.out[:r.size]
 }
 
 // buffered gives the bytes that wait.
