@@ -24,6 +24,7 @@ var waits = map[string]string{
 	"internal/intercept/sockets.go":       "a pause after an accept that failed",
 	"internal/perf/latency.go":            "the pace of a measurement",
 	"internal/perf/server.go":             "a pause after an accept that failed",
+	"internal/perf/shaper.go":             "the time that bytes take on a link",
 	"internal/perf/throughput.go":         "the pace of a measurement",
 	"internal/store/follow.go":            "a fixed time until the store is asked again",
 	"internal/transport/server.go":        "a pause after an accept that failed",
