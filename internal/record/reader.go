@@ -54,7 +54,7 @@ func NewReader(half *Half, ticket func(rec []byte)) *Reader {
 // it is asked for once, and given back by Spare.
 func (r *Reader) Next(b []byte, part func() []byte) (content, rest []byte, err error) {
 	for len(b) > 0 && r.err == nil {
-		rec := b
+		var rec []byte
 		if len(r.part) > 0 {
 			if rec, b, err = r.join(b); err != nil || rec == nil {
 				return nil, nil, r.fail(err)

@@ -417,7 +417,7 @@ func TestBadFrameEndsConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := plainPair(t, pipe.New(), router("r1"), router("r2"), wire.ALPNLink)
-				_, err := a.raw.Conn.Write(bytes)
+				_, err := a.raw.Write(bytes)
 				must(t, err)
 				if err := b.Run(t.Context(), receiver{}); !errors.Is(err, wire.ErrFrame) {
 					t.Errorf("got %v, want a malformed frame", err)

@@ -187,7 +187,7 @@ func (r *raw) drain() error {
 		// Others only append behind size; this piece is ours.
 		p := r.out[r.sent:r.size]
 		r.mu.Unlock()
-		n, err := r.Conn.Write(p)
+		n, err := r.Write(p)
 		r.mu.Lock()
 		r.advanceLocked(n)
 		r.mu.Unlock()
