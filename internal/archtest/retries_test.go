@@ -16,7 +16,9 @@ import (
 // waits are the files that wait in a loop, outside the dial machine, and for
 // what: each a fixed interval or an instant, never one that grows.
 var waits = map[string]string{
+	"cmd/ginnel/controller_bench_net.go":  "the pace of a measurement",
 	"internal/controller/channels.go":     "1 s until the store takes a router's listeners",
+	"internal/controller/expired.go":      "how often expired tokens are collected",
 	"internal/controller/hints.go":        "how often clients are told of better paths",
 	"internal/controller/renew.go":        "the instant of renewal, and a fixed time after a failure",
 	"internal/controller/revoke.go":       "gathers changes that come together",

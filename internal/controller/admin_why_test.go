@@ -41,6 +41,7 @@ func TestWhy(t *testing.T) {
 				{Router: "r1", Reason: api.Reason{Allowed: true, By: edge}},
 				{Router: "r2", Reason: api.Reason{By: edge, Disabled: []string{"router r2"}, Missing: "router r2 disabled"}},
 			},
+			Protocols: []ginnel.Protocol{},
 		}
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v\nwant %+v", got, err, want)
