@@ -94,7 +94,7 @@ func (s Strategy) Valid() bool {
 
 // Intercept says which traffic of unchanged programs belongs to a service.
 type Intercept struct {
-	Addresses []string `json:"addresses"`           // names, "*.name", or addresses
+	Addresses []string `json:"addresses"`           // names, "*.name", IP addresses, or prefixes such as 10.20.0.0/16
 	Ports     []string `json:"ports"`               // "80" or "8000-8010"
 	Protocols []string `json:"protocols,omitempty"` // "tcp", "udp"; empty: tcp
 }

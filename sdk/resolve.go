@@ -6,6 +6,7 @@ package sdk
 import (
 	"context"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +54,7 @@ func (s *services) resolve(ctx context.Context, network, address string) (ginnel
 
 // match gives the service for a host and port. A name that a service lists wins
 // over a service's own name, that over a wildcard, and a longer wildcard over a
-// shorter one; then the smaller id. list is in order of ids.
+// shorter one, as a longer prefix of addresses over a shorter; then the smaller id. list is in order of ids.
 func match(list []Service, protocol, host string, port uint16) (ginnel.ServiceID, bool) {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	var best ginnel.ServiceID
@@ -92,9 +93,23 @@ func (s Service) score(protocol, host string, port uint16) int {
 			best = max(best, exactName)
 		case wild && len(host) > len(suffix) && strings.HasSuffix(host, suffix):
 			best = max(best, len(suffix))
+		default:
+			best = max(best, covered(name, host))
 		}
 	}
 	return best
+}
+
+// covered gives the bits of a prefix, and one, that host is an address of; 0: it is not.
+func covered(prefix, host string) int {
+	p, err := netip.ParsePrefix(prefix)
+	if err != nil {
+		return 0
+	}
+	if ip, err := netip.ParseAddr(host); err != nil || !p.Contains(ip.Unmap()) {
+		return 0
+	}
+	return p.Bits() + 1
 }
 
 func takesProtocol(i *ginnel.Intercept, protocol string) bool {

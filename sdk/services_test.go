@@ -24,6 +24,8 @@ func TestMatch(t *testing.T) {
 		{Service: ginnel.Service{ID: "deep", Intercept: intercept([]string{"*.deep.corp.example"}, []string{"80"})}, CanDial: true},
 		{Service: ginnel.Service{ID: "dns", Intercept: intercept([]string{"ns.corp.example"}, []string{"53"}, "udp")}, CanDial: true},
 		{Service: ginnel.Service{ID: "hosted"}, CanBind: true},
+		{Service: ginnel.Service{ID: "lan", Intercept: intercept([]string{"192.0.0.0/8"}, []string{"1-65535"})}, CanDial: true},
+		{Service: ginnel.Service{ID: "rack", Intercept: intercept([]string{"192.0.2.0/24"}, []string{"80"})}, CanDial: true},
 		{Service: ginnel.Service{ID: "web", Intercept: intercept([]string{"web.corp.example", "192.0.2.7"}, []string{"80", "8000-8010"})}, CanDial: true},
 	}
 	for _, tt := range []struct {
@@ -37,6 +39,9 @@ func TestMatch(t *testing.T) {
 		{"tcp", "Web.Corp.Example.", 8005, "web"},
 		{"tcp", "web.corp.example", 81, "all"},
 		{"tcp", "192.0.2.7", 80, "web"},
+		{"tcp", "192.0.2.8", 80, "rack"},
+		{"tcp", "192.0.2.8", 81, "lan"},
+		{"tcp", "193.0.2.8", 81, ""},
 		{"tcp", "db.corp.example", 5432, "db"},
 		{"tcp", "x.deep.corp.example", 80, "deep"},
 		{"tcp", "x.deep.corp.example", 81, "all"},

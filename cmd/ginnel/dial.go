@@ -17,6 +17,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/splice"
+	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/sdk"
 )
 
@@ -79,11 +80,12 @@ func spreadFlag(cmd *cobra.Command) {
 // openClient gives a client for the identity in a file. The file follows the
 // identity: a renewed certificate and other edge routers are written to it.
 func openClient(cmd *cobra.Command, file string, log *slog.Logger) (*sdk.Client, error) {
-	return openClientWith(cmd, file, sdk.Options{Log: log})
+	return openClientWith(cmd, file, transport.OS{}, sdk.Options{Log: log})
 }
 
-// openClientWith is openClient with options, to which it adds the rest.
-func openClientWith(cmd *cobra.Command, file string, opts sdk.Options) (*sdk.Client, error) {
+// openClientWith is openClient over sockets of system, and with options, to which
+// it adds the rest.
+func openClientWith(cmd *cobra.Command, file string, system transport.OS, opts sdk.Options) (*sdk.Client, error) {
 	if file == "" {
 		file = os.Getenv(identityEnv)
 	}
@@ -95,7 +97,7 @@ func openClientWith(cmd *cobra.Command, file string, opts sdk.Options) (*sdk.Cli
 	if err != nil {
 		return nil, err
 	}
-	dial, err := proxyOf(cmd)
+	dial, err := proxyOf(cmd, system)
 	if err != nil {
 		return nil, err
 	}

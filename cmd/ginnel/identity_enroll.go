@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/sdk"
 )
 
@@ -34,7 +35,7 @@ func newIdentityEnrollCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		dial, err := proxyOf(cmd)
+		dial, err := proxyOf(cmd, transport.OS{})
 		if err != nil {
 			return err
 		}

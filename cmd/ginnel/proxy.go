@@ -13,7 +13,6 @@ import (
 	"golang.org/x/net/http/httpproxy"
 
 	"github.com/ginnel/ginnel/internal/transport"
-	"github.com/ginnel/ginnel/sdk"
 )
 
 // dialNetwork is how an SDK opens its connections.
@@ -25,43 +24,55 @@ func proxyFlag(cmd *cobra.Command) {
 }
 
 // proxyOf gives how to connect to edge routers by the flag, or else by the
-// environment; nil: directly.
-func proxyOf(cmd *cobra.Command) (dialNetwork, error) {
+// environment, over sockets of system; nil: directly.
+func proxyOf(cmd *cobra.Command, system transport.OS) (dialNetwork, error) {
 	if flag := cmd.Flags().Lookup("proxy"); flag != nil && flag.Changed {
 		if flag.Value.String() == "" {
-			return nil, nil
+			return directly(system), nil
 		}
 		proxy, err := url.Parse(flag.Value.String())
 		if err != nil {
 			return nil, usagef("--proxy: want http://[USER:PASSWORD@]HOST:PORT") // err may show a password
 		}
-		dial, err := sdk.DialThrough(proxy)
+		p, err := transport.ProxyOf(proxy)
 		if err != nil {
 			return nil, usagef("--proxy: %s", err)
 		}
-		return dial, nil
+		return dialOf(p.Network(system)), nil
 	}
 	environment := httpproxy.FromEnvironment()
 	if environment.HTTPSProxy == "" {
-		return nil, nil
+		return directly(system), nil
 	}
-	return proxyByTarget(environment.ProxyFunc()), nil
+	return proxyByTarget(environment.ProxyFunc(), system), nil
+}
+
+// directly connects without a proxy; nil, when that is what an SDK does anyway.
+func directly(system transport.OS) dialNetwork {
+	if system.Dialer == nil {
+		return nil
+	}
+	return dialOf(system)
+}
+
+func dialOf(n transport.Network) dialNetwork {
+	return func(ctx context.Context, _, address string) (net.Conn, error) { return n.Dial(ctx, address) }
 }
 
 // proxyByTarget connects through what choose says for each address.
-func proxyByTarget(choose func(*url.URL) (*url.URL, error)) dialNetwork {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
+func proxyByTarget(choose func(*url.URL) (*url.URL, error), system transport.OS) dialNetwork {
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
 		proxy, err := choose(&url.URL{Scheme: "https", Host: address})
 		if err != nil {
 			return nil, fmt.Errorf("$HTTPS_PROXY: %w", err)
 		}
 		if proxy == nil {
-			return transport.OS{}.Dial(ctx, address)
+			return system.Dial(ctx, address)
 		}
-		dial, err := sdk.DialThrough(proxy)
+		p, err := transport.ProxyOf(proxy)
 		if err != nil {
 			return nil, fmt.Errorf("$HTTPS_PROXY: %w", err)
 		}
-		return dial(ctx, network, address)
+		return p.Network(system).Dial(ctx, address)
 	}
 }

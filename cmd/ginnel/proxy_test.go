@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/sdk"
 )
 
@@ -71,7 +72,7 @@ func TestProxyOf(t *testing.T) {
 		if err := cmd.ParseFlags(test.args); err != nil {
 			t.Fatal(err)
 		}
-		dial, err := proxyOf(cmd)
+		dial, err := proxyOf(cmd, transport.OS{})
 		if err != nil || dial == nil {
 			t.Fatalf("%s: %v", test.name, err)
 		}
@@ -92,7 +93,7 @@ func TestProxyOf(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--proxy", ""}); err != nil {
 		t.Fatal(err)
 	}
-	if dial, err := proxyOf(cmd); dial != nil || err != nil {
+	if dial, err := proxyOf(cmd, transport.OS{}); dial != nil || err != nil {
 		t.Errorf("no proxy by flag: %v", err)
 	}
 }
@@ -104,7 +105,7 @@ func TestWrongProxyFlag(t *testing.T) {
 		if err := cmd.ParseFlags([]string{"--proxy", text}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := proxyOf(cmd); !isUsage(err) || strings.Contains(err.Error(), "s3cret") {
+		if _, err := proxyOf(cmd, transport.OS{}); !isUsage(err) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

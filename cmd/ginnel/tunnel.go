@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/ginnel/ginnel/internal/dns"
 	"github.com/ginnel/ginnel/internal/hostdns"
 	"github.com/ginnel/ginnel/internal/intercept"
+	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/tunnel"
 	"github.com/ginnel/ginnel/sdk"
 )
@@ -31,11 +33,14 @@ to unchanged programs, until it is interrupted.
   ginnel tunnel run --identity bob.json --host web=tcp:127.0.0.1:8080
   ginnel tunnel run --identity alice.json --dns 127.0.0.1:53 --zone internal --intercept --host-dns auto
 
---intercept takes every connection to a name of a service, and --host-dns makes the
-programs of this host ask our resolver: through systemd-resolved, by domain, where
-that runs, else by resolv.conf, whose servers then get the questions that are not
-for us. Both need root. They are undone at the end; after a crash at the next
-start, or by ginnel tunnel cleanup. All else needs no privileges.`
+--intercept takes every connection to a service, by name or by real address. It
+serves programs of this host, and with --gateway 192.168.1.0/24 those of a network
+that has a route through it. What the tunneler itself sends is never intercepted.
+--host-dns makes the programs of this host ask our resolver: through
+systemd-resolved, by domain, where that runs, else by resolv.conf, whose servers
+then get the questions that are not for us. Both need root. They are undone at the
+end; after a crash at the next start, or by ginnel tunnel cleanup. All else needs
+no privileges.`
 
 func newTunnelCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "tunnel", Short: "Carry the connections of unchanged programs"}
@@ -48,6 +53,7 @@ type tunnelFlags struct {
 	identity, dns, socks, synthetic, state, metrics string
 	hostDNS                                         string
 	listens, zones, upstreams, hosts                []string
+	gateways                                        []string
 	intercept, parallel, resume                     bool
 
 	check *sdk.HealthCheck // of what is hosted; nil: none
@@ -72,7 +78,8 @@ func newTunnelRunCmd() *cobra.Command {
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "HOST:PORT of a resolver for all other names")
 	flags.BoolVar(&f.parallel, "upstream-parallel", false, "ask all upstreams at once, not the next when one is silent")
 	flags.StringArrayVar(&f.hosts, "host", nil, "SERVICE=tcp:HOST:PORT or SERVICE=udp:HOST:PORT: host a service at an address")
-	flags.BoolVar(&f.intercept, "intercept", false, "take connections to the addresses of names")
+	flags.BoolVar(&f.intercept, "intercept", false, "take connections to the addresses of services")
+	flags.StringArrayVar(&f.gateways, "gateway", nil, "a prefix of other hosts that are intercepted as well, when they route the addresses here")
 	flags.StringVar(&f.synthetic, "range", "", "range of the addresses of names (default "+dns.DefaultRange().String()+")")
 	flags.StringVar(&f.state, "state", "", "file that keeps the addresses of names over restarts")
 	flags.BoolVar(&f.resume, "resume-sessions", true,
@@ -123,6 +130,16 @@ func (f tunnelFlags) config() (tunnel.Config, []hostFlag, error) {
 			return cfg, nil, usagef("--range: %s", err)
 		}
 	}
+	for _, text := range f.gateways {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil || !prefix.Addr().Is4() {
+			return cfg, nil, usagef("--gateway %s: want an IPv4 prefix such as 192.168.1.0/24", text)
+		}
+		cfg.Gateway = append(cfg.Gateway, prefix.Masked())
+	}
+	if len(f.gateways) > 0 && !f.intercept {
+		return cfg, nil, usagef("--gateway says whom --intercept serves: give that, too")
+	}
 	for _, text := range f.upstreams {
 		at, err := upstream(text)
 		if err != nil {
@@ -167,7 +184,11 @@ func runTunnel(cmd *cobra.Command, f tunnelFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	client, err := openClientWith(cmd, f.identity, sdk.Options{Log: log, NoResumption: !f.resume})
+	dialer := net.Dialer{}
+	if cfg.Intercept {
+		dialer = tunnel.OwnDialer(cfg.Names.Range)
+	}
+	client, err := openClientWith(cmd, f.identity, transport.OS{Dialer: &dialer}, sdk.Options{Log: log, NoResumption: !f.resume})
 	if err != nil {
 		return err
 	}
@@ -185,7 +206,7 @@ func runTunnel(cmd *cobra.Command, f tunnelFlags, log *slog.Logger) error {
 	if err := said(cmd, tunnelAddresses(t, metrics), tunnelLine(t, metrics, hosts)); err != nil {
 		return err
 	}
-	return runParts(cmd.Context(), client, t, hosts, log)
+	return runParts(cmd.Context(), client, t, hosts, tunnel.ForwardConfig{Dialer: dialer, Log: log})
 }
 
 // tunnelStarted is what a tunneler says once it listens.
@@ -223,7 +244,7 @@ func tunnelLine(t *tunnel.Tunnel, m *metricsServer, hosts []hostFlag) string {
 }
 
 // runParts runs a tunneler and what it hosts until ctx ends, or one of them does.
-func runParts(ctx context.Context, client *sdk.Client, t *tunnel.Tunnel, hosts []hostFlag, log *slog.Logger) error {
+func runParts(ctx context.Context, client *sdk.Client, t *tunnel.Tunnel, hosts []hostFlag, forward tunnel.ForwardConfig) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	problems := make([]error, len(hosts)+1)
@@ -237,7 +258,7 @@ func runParts(ctx context.Context, client *sdk.Client, t *tunnel.Tunnel, hosts [
 	start(0, func() error { return t.Run(ctx) })
 	for i, h := range hosts {
 		start(i+1, func() error {
-			return tunnel.Host(ctx, client, h.service, h.address, sdk.ListenOptions{Check: h.check}, tunnel.ForwardConfig{Log: log})
+			return tunnel.Host(ctx, client, h.service, h.address, sdk.ListenOptions{Check: h.check}, forward)
 		})
 	}
 	running.Wait()
@@ -258,7 +279,7 @@ func newTunnelCleanupCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text := fmt.Sprintf("%d routes removed", removed)
+			text := fmt.Sprintf("%d routes, rules and tables removed", removed)
 			if resolver {
 				text += ", resolv.conf put back"
 			}

@@ -73,11 +73,12 @@ var layers = map[string][]string{
 		"internal/datagram", "internal/health",
 	},
 
-	"internal/replay":  cores,
-	"internal/explain": cores,
-	"internal/perf":    slices.Concat(cores, []string{"sdk"}),
-	"internal/lab":     all,
-	"internal/demo":    all,
+	"internal/replay":   cores,
+	"internal/explain":  cores,
+	"internal/perf":     slices.Concat(cores, []string{"sdk"}),
+	"internal/lab":      all,
+	"internal/programs": all, // tests only
+	"internal/demo":     all,
 
 	"cmd/ginnel":        all,
 	"internal/archtest": {},
@@ -88,6 +89,7 @@ var outside = map[string][]string{
 	"go.etcd.io/":                     {"internal/store"},
 	"github.com/danielgtaylor/huma":   {"internal/api"},
 	"github.com/vishvananda/netlink":  {"internal/intercept", "internal/hostdns"},
+	"github.com/google/nftables":      {"internal/intercept"},
 	"github.com/spf13/cobra":          {"cmd/ginnel"},
 	"github.com/jedib0t/go-pretty/v6": {"cmd/ginnel"},
 }

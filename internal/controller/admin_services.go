@@ -20,10 +20,11 @@ import (
 
 // Bounds of a service.
 const (
-	maxAttempts  = 16
-	minIdle      = ginnel.Duration(time.Second)
-	maxIdle      = ginnel.Duration(24 * time.Hour)
-	maxIntercept = 8 << 10 // characters in all: a service list's page holds it
+	maxAttempts     = 16
+	minIdle         = ginnel.Duration(time.Second)
+	maxIdle         = ginnel.Duration(24 * time.Hour)
+	maxIntercept    = 8 << 10 // characters in all: a service list's page holds it
+	widestIntercept = 8       // bits of the shortest prefix of addresses
 )
 
 // servicesAdmin implements api.Collection.
@@ -139,14 +140,20 @@ func checkIntercept(i ginnel.Intercept) error {
 	return nil
 }
 
-// checkInterceptAddress takes a name, "*.name" or an IP address.
+// checkInterceptAddress takes a name, "*.name", an IP address or a prefix.
 func checkInterceptAddress(text string) error {
 	if _, err := netip.ParseAddr(text); err == nil {
 		return nil
 	}
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		if prefix != prefix.Masked() || prefix.Bits() < widestIntercept {
+			return fmt.Errorf("address %q: want a prefix of at least %d bits without host bits, such as 10.20.0.0/16", text, widestIntercept)
+		}
+		return nil
+	}
 	name := strings.TrimPrefix(text, "*.")
 	if _, err := ginnel.ParseAddress("tcp:"+name+":1", false, "tcp"); err != nil || strings.ContainsAny(name, "[]:") {
-		return fmt.Errorf("address %q: want a name, *.name or an IP address", text)
+		return fmt.Errorf("address %q: want a name, *.name, an IP address or a prefix such as 10.20.0.0/16", text)
 	}
 	return nil
 }

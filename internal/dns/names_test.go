@@ -65,6 +65,10 @@ func TestTable_Find(t *testing.T) {
 		service("range", "8000-8010", "web.internal"),
 		service("one", "8005", "WEB.internal."),
 		service("literal", "53", "192.0.2.1"),
+		service("lan", "1-65535", "10.0.0.0/8"),
+		service("rack", "1-1000", "10.20.0.0/16", "fd00:1::/32"),
+		service("rack-web", "80-81", "10.20.0.0/16"),
+		service("box", "80", "10.20.0.7", "10.20.0.7/32"),
 		Service{"udp", ginnel.Intercept{Addresses: []string{"web.internal"}, Ports: []string{"53"}, Protocols: []string{"udp"}}},
 	)
 	for _, test := range []struct {
@@ -88,6 +92,18 @@ func TestTable_Find(t *testing.T) {
 		{"web.internal", 53, "tcp", ""},
 		{"192.0.2.1", 53, "tcp", "literal"},
 		{"192.0.2.2", 53, "tcp", ""},
+		{"10.9.9.9", 80, "tcp", "lan"},
+		{"10.20.0.8", 80, "tcp", "rack-web"}, // the narrower range of ports
+		{"10.20.0.8", 82, "tcp", "rack"},     // the longer prefix
+		{"10.20.0.8", 1001, "tcp", "lan"},    // the longer one does not serve it
+		{"10.20.0.7", 80, "tcp", "box"},      // the address itself
+		{"::ffff:10.20.0.7", 80, "tcp", "box"},
+		{"10.20.0.7", 81, "tcp", "rack-web"},
+		{"10.20.0.7", 80, "udp", ""},
+		{"11.0.0.1", 80, "tcp", ""},
+		{"fd00:1::7", 80, "tcp", "rack"},
+		{"fd00:2::7", 80, "tcp", ""},
+		{"fe80::1%eth0", 80, "tcp", ""},
 		{"", 53, "tcp", ""},
 		{"a..b", 53, "tcp", ""},
 	} {
@@ -97,11 +113,30 @@ func TestTable_Find(t *testing.T) {
 	}
 }
 
+func TestTable_Prefixes(t *testing.T) {
+	table := mustTable(t,
+		service("a", "80", "10.20.0.0/16", "10.0.0.0/8", "x.internal"),
+		service("b", "1-65535", "10.20.0.0/16", "192.0.2.1"),
+		service("c", "80", "10.20.0.0/16"),
+	)
+	if got, want := fmt.Sprint(table.Prefixes("tcp")), "[{10.0.0.0/8 [80]} {10.20.0.0/16 [1-65535 80]} {192.0.2.1/32 [1-65535]}]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := table.Prefixes("udp"); len(got) != 0 {
+		t.Errorf("udp: got %v, want none", got)
+	}
+	if !table.Covers(netip.MustParseAddr("10.1.2.3")) || table.Covers(netip.MustParseAddr("192.0.2.2")) {
+		t.Error("covers what it should not, or not what it should")
+	}
+}
+
 func TestTable_BadServicesAreNamedAndLeftOut(t *testing.T) {
 	for _, bad := range []Service{
 		service("bad", "0", "x.internal"), service("bad", "9-8", "x.internal"), service("bad", "a", "x.internal"),
 		service("bad", "65536", "x.internal"), service("bad", "1", "*"), service("bad", "1", "*."),
 		service("bad", "1", "a b"), service("bad", "1", "*.*.x"),
+		service("bad", "1", "10.20.0.1/16"), service("bad", "1", "8.0.0.0/7"), service("bad", "1", "0.0.0.0/0"),
+		service("bad", "1", "::ffff:10.0.0.0/104"), service("bad", "1", "10.0.0.0/33"),
 		{"bad", ginnel.Intercept{Addresses: []string{"x.internal"}, Ports: []string{"1"}, Protocols: []string{"sctp"}}},
 	} {
 		table, err := NewTable([]Service{bad, service("good", "1", "good.internal")})

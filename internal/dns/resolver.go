@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"sync"
@@ -33,6 +34,7 @@ type Config struct {
 	Upstreams   []netip.AddrPort // for the names that are not ours; none: those are refused
 	Parallel    bool             // all upstreams are asked at once, not the next when one is silent
 	Outstanding int              // most questions that wait for an upstream at a time; 0: 512
+	Dialer      net.Dialer       // opens the sockets to upstreams
 	Connections int              // most TCP connections at a time; 0: 256
 	Waiting     int              // most answers that wait for the disk at a time; 0: 1024
 
@@ -98,7 +100,7 @@ func Open(cfg Config) (*Resolver, error) {
 		r.zones = append(r.zones, zone)
 	}
 	if len(cfg.Upstreams) > 0 {
-		r.forward = newForwarder(cfg.Upstreams, cfg.Parallel)
+		r.forward = newForwarder(cfg.Upstreams, cfg.Dialer, cfg.Parallel)
 	}
 	kept, err := r.load()
 	if err != nil {
@@ -167,7 +169,7 @@ func (r *Resolver) Find(host string, port uint16, protocol string) (target Targe
 				return Target{}, false, false
 			}
 		} else {
-			known = r.names.Table().Exact(ip.Unmap().String())
+			known = r.names.Table().Covers(ip)
 		}
 	} else if canonical, ok := Canonical(host); ok {
 		host, known = canonical, r.names.live(canonical)
@@ -185,6 +187,14 @@ func (r *Resolver) Ports(name, protocol string) []PortRange {
 	table := r.names.Table()
 	r.mu.Unlock()
 	return table.Ports(name, protocol)
+}
+
+// Prefixes gives the real addresses that services take for one protocol, sorted.
+func (r *Resolver) Prefixes(protocol string) []Prefix {
+	r.mu.Lock()
+	table := r.names.Table()
+	r.mu.Unlock()
+	return table.Prefixes(protocol)
 }
 
 // Live gives the live names and their addresses, sorted by name.

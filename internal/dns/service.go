@@ -52,19 +52,31 @@ func ParsePorts(text string) (PortRange, error) {
 
 // pattern is one address of an intercept, taken apart.
 type pattern struct {
-	name     string // canonical; the part after "*." of a wildcard; the text of an IP address
+	name     string // canonical; the part after "*." of a wildcard; empty: prefix holds
 	wildcard bool
+	prefix   netip.Prefix // real addresses
 }
 
-// parsePattern reads a name, a wildcard "*.NAME", or an IP address.
+// widestPrefix is the shortest prefix, in bits, that a service may intercept:
+// nobody means half of all there is.
+const widestPrefix = 8
+
+// parsePattern reads a name, a wildcard "*.NAME", an IP address or a prefix.
 func parsePattern(text string) (pattern, error) {
 	if ip, err := netip.ParseAddr(text); err == nil {
-		return pattern{name: ip.Unmap().String()}, nil
+		ip = ip.Unmap()
+		return pattern{prefix: netip.PrefixFrom(ip, ip.BitLen())}, nil
+	}
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		if prefix != prefix.Masked() || prefix.Bits() < widestPrefix || prefix.Addr().Is4In6() {
+			return pattern{}, fmt.Errorf("address %q: want a prefix of at least %d bits without host bits, such as 10.20.0.0/16", text, widestPrefix)
+		}
+		return pattern{prefix: prefix}, nil
 	}
 	name, wildcard := strings.CutPrefix(text, "*.")
 	name, ok := Canonical(name)
 	if !ok {
-		return pattern{}, fmt.Errorf("address %q: want a name, *.NAME or an IP address", text)
+		return pattern{}, fmt.Errorf("address %q: want a name, *.NAME, an IP address or a prefix", text)
 	}
 	return pattern{name: name, wildcard: wildcard}, nil
 }

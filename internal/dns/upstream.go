@@ -30,6 +30,7 @@ const (
 type forwarder struct {
 	upstreams []netip.AddrPort
 	parallel  bool // all are asked at once
+	dialer    net.Dialer
 	buffers   sync.Pool
 
 	mu      sync.Mutex
@@ -54,9 +55,10 @@ type flight struct {
 	err    error
 }
 
-func newForwarder(upstreams []netip.AddrPort, parallel bool) *forwarder {
+func newForwarder(upstreams []netip.AddrPort, dialer net.Dialer, parallel bool) *forwarder {
 	return &forwarder{
 		upstreams: upstreams,
+		dialer:    dialer,
 		parallel:  parallel,
 		flights:   make(map[question]*flight),
 		buffers:   sync.Pool{New: func() any { b := make([]byte, readBuffer); return &b }},
@@ -202,8 +204,7 @@ func (f *forwarder) exchangeOver(ctx context.Context, network string, upstream n
 	opt := query.IsEdns0()
 	question.SetEdns0(payload, opt != nil && opt.Do())
 
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, network, upstream.String())
+	conn, err := f.dialer.DialContext(ctx, network, upstream.String())
 	if err != nil {
 		return nil, err
 	}

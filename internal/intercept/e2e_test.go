@@ -6,204 +6,302 @@
 package intercept
 
 import (
-	"bufio"
-	"crypto/rand"
 	"fmt"
-	"io"
-	"net"
 	"net/netip"
-	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-const childVariable = "GINNEL_TEST_INTERCEPT"
-
-// init makes this program a tunneler's lower half when a test started it as one.
-func init() {
-	wanted := os.Getenv(childVariable)
-	if wanted == "" {
-		return
+// to gives a target: "tcp 10.20.0.0/16 1-65535".
+func to(text string) Target {
+	var t Target
+	var at string
+	if _, err := fmt.Sscanf(text, "%s %s %d-%d", &t.Protocol, &at, &t.First, &t.Last); err != nil {
+		panic(err)
 	}
-	if wanted == "cleanup" {
-		fmt.Println(Cleanup())
-		os.Exit(0)
-	}
-	pool, at, _ := strings.Cut(wanted, " ")
-	i, err := Open(Config{Range: netip.MustParsePrefix(pool)})
-	if err == nil {
-		err = i.Set([]netip.AddrPort{netip.MustParseAddrPort(at)})
-	}
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	go func() {
-		for {
-			conn, err := i.Listener().Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(conn, conn.LocalAddr().String())
-			_ = conn.Close()
-		}
-	}()
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the test closes it
-	if err := i.Close(); err != nil {
-		fmt.Println(err)
-	}
-	os.Exit(0)
+	t.Prefix = netip.MustParsePrefix(at)
+	return t
 }
 
-// host is a network namespace of the test's own.
-type host struct {
-	t    *testing.T
-	name string
+func targets(texts ...string) []Target {
+	var all []Target
+	for _, text := range texts {
+		all = append(all, to(text))
+	}
+	return all
 }
 
-func newHost(t *testing.T) *host {
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// where is the least: one port of one synthetic address.
+var where = order{Range: shared, Targets: targets("tcp 100.64.7.7/32 443-443")}
+
+var elsewhere = order{Range: netip.MustParsePrefix("198.18.0.0/15"), Targets: targets("tcp 198.18.7.7/32 443-443")}
+
+// everything is one of each kind.
+var everything = order{Range: shared, Targets: targets(
+	"tcp 100.64.7.7/32 443-443", "tcp 100.64.7.8/32 1-65535", "udp 100.64.7.7/32 53-53",
+	"tcp 10.20.0.0/16 80-90", "tcp 10.20.5.0/24 1-65535", "udp 10.20.0.0/16 1-65535", "tcp 192.0.2.7/32 9000-9999",
+)}
+
+func want(t *testing.T, what, got, want string) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("network namespaces take root")
+	if got != want && (want == "" || !strings.Contains(got, want)) {
+		t.Errorf("%s: got %q, want %q", what, got, want)
 	}
-	h := &host{t, "ginnel-" + strings.ToLower(rand.Text()[:10])}
-	if out, err := exec.Command("ip", "netns", "add", h.name).CombinedOutput(); err != nil {
-		t.Skipf("ip netns add: %v: %s", err, out)
-	}
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", h.name).Run() })
-	h.run("ip", "link", "set", "lo", "up")
-	return h
-}
-
-func (h *host) command(args ...string) *exec.Cmd {
-	return exec.Command("ip", append([]string{"netns", "exec", h.name}, args...)...)
-}
-
-func (h *host) run(args ...string) string {
-	h.t.Helper()
-	out, err := h.command(args...).CombinedOutput()
-	if err != nil {
-		h.t.Fatalf("%v: %v: %s", args, err, out)
-	}
-	return string(out)
-}
-
-func (h *host) routes() string { return h.run("ip", "route", "show", "table", "all") }
-
-// child is an intercepting process.
-type child struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-	first string // its first line
-}
-
-func (h *host) start(wanted string, wrapper ...string) *child {
-	h.t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	cmd := h.command(append(wrapper, program)...)
-	cmd.Env = append(os.Environ(), childVariable+"="+wanted)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		h.t.Fatal(err)
-	}
-	h.t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	line, _ := bufio.NewReader(stdout).ReadString('\n')
-	return &child{cmd, stdin, strings.TrimSpace(line)}
-}
-
-func (c *child) wantReady(t *testing.T) {
-	t.Helper()
-	if c.first != "ready" {
-		t.Fatalf("child says %q", c.first)
-	}
-}
-
-const where = "100.64.0.0/10 100.64.7.7:443"
-
-// dial connects from inside the namespace and gives what it reads.
-func (h *host) dial(at string) string {
-	host, port, _ := net.SplitHostPort(at)
-	out, err := h.command("timeout", "5", "bash", "-c", "cat < /dev/tcp/"+host+"/"+port).CombinedOutput()
-	if err != nil && len(out) == 0 {
-		return err.Error()
-	}
-	return string(out)
 }
 
 func TestE2E_InterceptAndUndo(t *testing.T) {
 	h := newHost(t)
-	before := h.routes()
+	before := h.state()
 	c := h.start(where)
-	c.wantReady(t)
-	if got := h.dial("100.64.7.7:443"); got != "100.64.7.7:443" {
-		t.Errorf("got %q, want the original destination", got)
+	c.wantReady()
+	want(t, "name", h.ask("100.64.7.7:443"), "caught 100.64.7.7:443")
+	want(t, "other port", h.ask("100.64.7.7:444"), "refused")
+	want(t, "other address", h.ask("100.64.7.8:443"), "refused")
+	if got := h.state(); strings.Contains(got, "ginnel") || strings.Contains(got, "6717") {
+		t.Errorf("more was changed than a route:\n%s", got)
 	}
-	if got := h.dial("100.64.7.7:444"); !strings.Contains(got, "refused") {
-		t.Errorf("other port: got %q, want refused", got)
-	}
-	if got := h.dial("100.64.7.8:443"); !strings.Contains(got, "refused") {
-		t.Errorf("other address: got %q, want refused", got)
-	}
-	_ = c.stdin.Close()
-	if err := c.cmd.Wait(); err != nil {
-		t.Error(err)
-	}
-	if after := h.routes(); after != before {
-		t.Errorf("routes after:\n%s\nbefore:\n%s", after, before)
+	c.end()
+	want(t, "state", h.state(), before)
+}
+
+// TestE2E_WideRangesAndRealAddresses is for programs of this host, with every
+// strictness of reverse path filtering, with and without a route to the addresses.
+func TestE2E_WideRangesAndRealAddresses(t *testing.T) {
+	for _, test := range []struct{ filter, route string }{
+		{"0", ""}, {"1", ""}, {"2", "default"}, {"1", "default"},
+	} {
+		t.Run("rp_filter="+test.filter+" "+test.route, func(t *testing.T) {
+			t.Parallel()
+			h, far := newHost(t), newHost(t)
+			wire(h, "172.16.0.1/24", far, "172.16.0.2/24")
+			if test.route != "" {
+				h.run("ip", "route", "add", test.route, "via", "172.16.0.2")
+				far.run("ip", "addr", "add", "10.20.0.1/32", "dev", "lo")
+				far.serve("real", "91")
+			}
+			h.run("sysctl", "-qw", "net.ipv4.conf.all.rp_filter="+test.filter)
+			before := h.state()
+			c := h.start(everything)
+			c.wantReady()
+			for _, at := range []string{
+				"100.64.7.7:443", "100.64.7.8:1", "100.64.7.8:65535", "10.20.0.1:80", "10.20.255.255:90", "10.20.5.9:1234", "192.0.2.7:9000",
+			} {
+				want(t, at, h.ask(at), "caught "+at)
+			}
+			for _, at := range []string{"100.64.7.7:53", "10.20.0.1:53", "10.20.5.1:5353", "10.20.5.1:53"} {
+				want(t, "udp "+at, h.send(at, 100), "caught "+at+" 100")
+			}
+			want(t, "large datagram", h.send("10.20.0.1:53", 60000), "caught 10.20.0.1:53 60000")
+			if test.route != "" {
+				want(t, "port that is not intercepted", h.ask("10.20.0.1:91"), "real")
+			} else if !h.refuses("10.20.0.1:91") {
+				t.Error("a port that is not intercepted is")
+			}
+			c.end()
+			want(t, "state", h.state(), before)
+		})
 	}
 }
 
-func TestE2E_L90_KilledAndStartedAgain(t *testing.T) {
+func TestE2E_FailedDialResetsARealAddress(t *testing.T) {
 	h := newHost(t)
-	before := h.routes()
+	h.start(everything).wantReady()
 	for range 3 {
-		c := h.start(where)
-		c.wantReady(t)
-		_, _ = c.cmd.Process.Kill(), c.cmd.Wait()
-		if h.routes() == before {
+		curl := h.command("curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "10", "http://192.0.2.7:9999/")
+		out, _ := curl.CombinedOutput()
+		if code := curl.ProcessState.ExitCode(); !slices.Contains([]int{7, 55, 56}, code) {
+			t.Errorf("curl ends with %d, %s; want a reset", code, out)
+		}
+	}
+}
+
+// TestE2E_OwnTrafficIsNotIntercepted has a service take the very address and
+// port at which a router listens.
+func TestE2E_OwnTrafficIsNotIntercepted(t *testing.T) {
+	h, router := newHost(t), newHost(t)
+	wire(h, "10.20.0.1/24", router, "10.20.0.2/24")
+	router.serve("router", "85")
+	c := h.start(everything)
+	c.wantReady()
+	want(t, "program", h.ask("10.20.0.2:85"), "caught 10.20.0.2:85")
+	want(t, "tunneler", c.tell(order{Dial: "10.20.0.2:85"}), "router")
+	want(t, "nobody there", c.tell(order{Dial: "10.20.0.2:86"}), "refused")
+	want(t, "synthetic", c.tell(order{Dial: "100.64.7.7:443"}), "stand for names")
+	want(t, "the host's own address", h.ask("10.20.0.1:85"), "caught 10.20.0.1:85")
+}
+
+// TestE2E_Gateway has programs of another host come by a route.
+func TestE2E_Gateway(t *testing.T) {
+	for _, filter := range []string{"0", "1"} {
+		t.Run("rp_filter="+filter, func(t *testing.T) {
+			t.Parallel()
+			h, lan, stranger, far := newHost(t), newHost(t), newHost(t), newHost(t)
+			wire(h, "172.16.1.1/24", lan, "172.16.1.2/24")
+			wire(h, "172.16.2.1/24", stranger, "172.16.2.2/24")
+			wire(h, "172.16.3.1/24", far, "172.16.3.2/24")
+			lan.run("ip", "route", "add", "default", "via", "172.16.1.1")
+			stranger.run("ip", "route", "add", "default", "via", "172.16.2.1")
+			far.run("ip", "route", "add", "default", "via", "172.16.3.1")
+			far.run("ip", "addr", "add", "10.20.0.1/32", "dev", "lo")
+			h.run("ip", "route", "add", "10.20.0.0/16", "via", "172.16.3.2")
+			far.serve("real", "80", "91")
+			h.run("sysctl", "-qw", "net.ipv4.conf.all.rp_filter="+filter)
+			before := h.state()
+			o := everything
+			o.Gateway = []netip.Prefix{netip.MustParsePrefix("172.16.1.0/24")}
+			c := h.start(o)
+			c.wantReady()
+			for _, who := range []*host{h, lan} {
+				for _, at := range []string{"100.64.7.7:443", "100.64.7.8:8080", "10.20.0.1:80", "10.20.5.9:1234", "192.0.2.7:9000"} {
+					want(t, who.name+" "+at, who.ask(at), "caught "+at)
+				}
+				for _, at := range []string{"100.64.7.7:53", "10.20.0.1:53"} {
+					want(t, who.name+" udp "+at, who.send(at, 3000), "caught "+at+" 3000") // fragments
+				}
+			}
+			for _, at := range []string{"100.64.7.7:443", "100.64.7.8:8080", "192.0.2.7:9000"} {
+				if !stranger.refuses(at) {
+					t.Errorf("%s: a host that is not named is served", at)
+				}
+			}
+			if got := stranger.sendFor("0.5", "100.64.7.7:53", 100); strings.Contains(got, "caught") {
+				t.Errorf("datagram of a host that is not served: got %q", got)
+			}
+			c.end()
+			want(t, "state", h.state(), before)
+			h.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+			c = h.start(o)
+			c.wantReady()
+			want(t, "forwarded as before", lan.ask("10.20.0.1:91"), "real")
+			want(t, "intercepted", lan.ask("10.20.0.1:80"), "caught 10.20.0.1:80")
+		})
+	}
+}
+
+// TestE2E_NeighboursAreNotServed has another host route the addresses to one
+// that serves its own programs only.
+func TestE2E_NeighboursAreNotServed(t *testing.T) {
+	h, neighbour := newHost(t), newHost(t)
+	wire(h, "172.16.1.1/24", neighbour, "172.16.1.2/24")
+	neighbour.run("ip", "route", "add", "default", "via", "172.16.1.1")
+	h.start(everything).wantReady()
+	for _, at := range []string{"100.64.7.7:443", "100.64.7.8:8080"} {
+		want(t, at, neighbour.ask(at), "refused")
+		want(t, at, h.ask(at), "caught "+at)
+	}
+	if !neighbour.refuses("10.20.0.1:80") {
+		t.Error("a real address is served to a neighbour")
+	}
+	if got := neighbour.sendFor("0.5", "100.64.7.7:53", 100); strings.Contains(got, "caught") {
+		t.Errorf("datagram: got %q", got)
+	}
+}
+
+// TestE2E_ChangeLeavesOthersAlone changes what is intercepted under open connections.
+func TestE2E_ChangeLeavesOthersAlone(t *testing.T) {
+	h := newHost(t)
+	c := h.start(everything)
+	c.wantReady()
+	type open struct {
+		at   string
+		stay bool
+		talk func(line string) string
+	}
+	all := []open{{at: "100.64.7.7:443", stay: true}, {at: "100.64.7.8:7000", stay: true}, {at: "10.20.0.1:80", stay: true}, {at: "192.0.2.7:9000"}}
+	for i := range all {
+		all[i].talk = h.talk(all[i].at)
+		want(t, all[i].at, all[i].talk("one"), "one")
+	}
+	for round := range 5 {
+		fewer := order{Targets: targets("tcp 100.64.7.7/32 443-443", "tcp 100.64.7.8/32 7000-7999", "tcp 10.20.0.1/32 80-80", fmt.Sprintf("tcp 192.0.2.8/32 %d-9999", 9000+round))}
+		want(t, "change", c.tell(fewer), "set <nil>")
+		for _, o := range all {
+			got := o.talk("two")
+			if o.stay {
+				want(t, o.at, got, "two")
+			} else if got == "two" {
+				t.Errorf("%s: is carried on though nobody intercepts it", o.at)
+			}
+		}
+		want(t, "new", h.ask("192.0.2.8:9100"), "caught 192.0.2.8:9100")
+		if !h.refuses("192.0.2.7:9100") {
+			t.Error("what was removed is still intercepted")
+		}
+		if round == 0 {
+			h.run("nft", "flush", "ruleset") // as a firewall that reloads; the next change mends it
+		}
+	}
+	want(t, "all", c.tell(order{Targets: everything.Targets}), "set <nil>")
+	want(t, "back", h.ask("192.0.2.7:9100"), "caught 192.0.2.7:9100")
+}
+
+// tproxyPort is the only thing that differs from one run to the next.
+var tproxyPort = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+func TestL90_KilledAndStartedAgain(t *testing.T) {
+	h := newHost(t)
+	before := h.state()
+	var ours string
+	for range 3 {
+		c := h.start(everything)
+		c.wantReady()
+		now := tproxyPort.ReplaceAllString(h.state(), "127.0.0.1:PORT")
+		if ours == "" {
+			ours = now
+		}
+		want(t, "state of a tunneler", now, ours)
+		want(t, "name", h.ask("100.64.7.7:443"), "caught 100.64.7.7:443")
+		want(t, "real address", h.ask("10.20.0.1:80"), "caught 10.20.0.1:80")
+		c.kill()
+		if h.state() == before {
 			t.Fatal("a killed process left nothing: this tests nothing")
 		}
 	}
-	other := h.start("198.18.0.0/15 198.18.7.7:443")
-	other.wantReady(t)
-	if got := h.routes(); strings.Contains(got, "100.64.0.0") {
-		t.Errorf("the route of the killed process is still there:\n%s", got)
+	other := h.start(elsewhere)
+	other.wantReady()
+	if got := h.state(); strings.Contains(got, "100.64.0.0") || strings.Contains(got, "ginnel") || strings.Contains(got, "6717") {
+		t.Errorf("something of the killed process is still there:\n%s", got)
 	}
-	_, _ = other.cmd.Process.Kill(), other.cmd.Wait()
-	if c := h.start("cleanup"); c.first != "1 <nil>" {
-		t.Errorf("cleanup says %q, want 1 removed", c.first)
+	other.kill()
+	want(t, "cleanup", h.startText("cleanup").first, "1 <nil>")
+	want(t, "state", h.state(), before)
+	h.start(everything).kill()
+	if got := h.startText("cleanup").first; !strings.HasSuffix(got, "<nil>") || strings.HasPrefix(got, "1 ") {
+		t.Errorf("cleanup says %q, want all of it removed", got)
 	}
-	if after := h.routes(); after != before {
-		t.Errorf("routes after:\n%s\nbefore:\n%s", after, before)
-	}
+	want(t, "state", h.state(), before)
+	want(t, "nothing left", h.startText("cleanup").first, "0 <nil>")
+}
+
+func TestE2E_OthersTableIsLeftAlone(t *testing.T) {
+	h := newHost(t)
+	h.run("nft", "add", "table", "ip", "ginnel")
+	before := h.state()
+	c := h.start(everything)
+	want(t, "table of our name", c.first, "no tunneler made")
+	want(t, "state", h.state(), before)
+	h.start(where).end() // needs none
+	want(t, "state", h.state(), before)
 }
 
 func TestE2E_SecondTunnelerIsRefused(t *testing.T) {
 	h := newHost(t)
-	h.start(where).wantReady(t)
-	for _, wanted := range []string{where, "198.18.0.0/15 198.18.7.7:443", "cleanup"} {
-		if c := h.start(wanted); !strings.Contains(c.first, "another tunneler") {
-			t.Errorf("%s: child says %q", wanted, c.first)
-		}
+	h.start(everything).wantReady()
+	before := h.state()
+	for _, o := range []order{where, everything, elsewhere} {
+		want(t, "second", h.start(o).first, "another tunneler")
 	}
-	if got := h.dial("100.64.7.7:443"); got != "100.64.7.7:443" {
-		t.Errorf("the first no longer works: %q", got)
-	}
+	want(t, "cleanup", h.startText("cleanup").first, "another tunneler")
+	want(t, "state", h.state(), before)
+	want(t, "the first", h.ask("10.20.0.1:80"), "caught 10.20.0.1:80")
 }
 
-func TestE2E_L89_RangeInUse(t *testing.T) {
+func TestL89_RangeInUse(t *testing.T) {
 	for _, test := range []struct{ name, command, want string }{
 		{"interface", "ip addr add 100.70.0.1/16 dev vpn0", "interface vpn0 has 100.70.0.1/16; 100.112.0.0/12 is free"},
 		{"route", "ip route add 100.80.0.0/16 dev vpn0", "a route in table 254 by interface vpn0 has 100.80.0.0/16; 100.112.0.0/12 is free"},
@@ -216,13 +314,10 @@ func TestE2E_L89_RangeInUse(t *testing.T) {
 			h.run("ip", "link", "add", "vpn0", "type", "veth", "peer", "name", "vpn1")
 			h.run("ip", "link", "set", "vpn0", "up")
 			h.run(strings.Fields(test.command)...)
-			before := h.routes()
-			c := h.start(where)
-			if !strings.Contains(c.first, test.want) {
-				t.Errorf("child says %q, want %q", c.first, test.want)
-			}
-			if after := h.routes(); test.want != "ready" && after != before {
-				t.Errorf("routes after:\n%s\nbefore:\n%s", after, before)
+			before := h.state()
+			want(t, "child", h.start(where).first, test.want)
+			if test.want != "ready" {
+				want(t, "state", h.state(), before)
 			}
 		})
 	}
@@ -237,4 +332,22 @@ func TestE2E_WithoutPrivileges(t *testing.T) {
 	if !strings.Contains(c.first, "CAP_NET_ADMIN") || !strings.Contains(c.first, "--socks") {
 		t.Errorf("child says %q, want what is missing and the way without", c.first)
 	}
+}
+
+// TestE2E_ManyTargets fills the kernel's set to its bound and beyond.
+func TestE2E_ManyTargets(t *testing.T) {
+	h := newHost(t)
+	o := order{Range: shared}
+	for i := range maxTargets {
+		addr := netip.AddrFrom4([4]byte{10, 20, byte(i >> 8), byte(i)})
+		o.Targets = append(o.Targets, Target{"tcp", netip.PrefixFrom(addr, 32), uint16(1000 + i), uint16(1000 + i + 500)})
+	}
+	c := h.start(order{Range: shared, Targets: o.Targets[:1]})
+	c.wantReady()
+	want(t, "all", c.tell(order{Targets: o.Targets}), "set <nil>")
+	last := fmt.Sprintf("10.20.%d.%d:%d", (maxTargets-1)>>8, (maxTargets-1)&255, 1000+maxTargets-1)
+	want(t, "last", h.ask(last), "caught "+last)
+	o.Targets = append(o.Targets, to("tcp 10.21.0.0/16 80-80"))
+	want(t, "one more", c.tell(order{Targets: o.Targets}), "more than the 4096")
+	want(t, "last", h.ask(last), "caught "+last)
 }

@@ -1,19 +1,24 @@
 // Copyright 2026 The Ginnel Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intercept is the operating system's side of a tunneler: a route
-// that makes the synthetic range the host's own, and listeners on the
-// addresses and ports of services.
+// Package intercept is the operating system's side of a tunneler: it brings
+// connections and datagrams of unchanged programs to it.
 //
-// The route bears a protocol number of its own. That is how what a killed
-// process left behind is found and removed. The package knows no names and no
-// services; it is told addresses and ports and gives connections. It works on
-// Linux; elsewhere Open says that it does not.
+// The synthetic range is made the host's own by a route. Few TCP ports of an
+// address have a listener each; wide ranges of ports, real addresses and UDP
+// go to two transparent sockets by a table of nftables and rules of routing.
+// All of it bears a mark of ours, by which what a killed process left behind
+// is found and removed. What the tunneler sends itself is marked as well and
+// never intercepted, if its sockets were made with Own.
+//
+// The package knows no names and no services; it is told addresses and ports
+// and gives connections. It works on Linux; elsewhere Open says that it does not.
 package intercept
 
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -25,57 +30,105 @@ var ErrPrivileges = errors.New("this takes root or CAP_NET_ADMIN: run as root, o
 
 // Config says what to intercept.
 type Config struct {
-	Range   netip.Prefix // synthetic addresses, IPv4
-	Sockets int          // most listeners at a time, and as many for datagrams; 0: 4096
-	Log     *slog.Logger // nil: nothing is logged
+	Range   netip.Prefix   // synthetic addresses, IPv4
+	Sockets int            // most listeners at a time, and as many for datagrams; 0: 4096
+	Gateway []netip.Prefix // other hosts whose programs are served; none: this host's only
+	Log     *slog.Logger   // nil: nothing is logged
 }
 
-// Interceptor takes connections to synthetic addresses. All methods may be
-// called from any goroutine.
+// maxTargets bounds what the transparent sockets serve.
+const maxTargets = 4096
+
+// Interceptor takes connections to the addresses it is told. All methods may
+// be called from any goroutine.
 type Interceptor struct {
+	cfg     Config
 	sockets *sockets
 	packets *packetSockets
-	undo    func() error // removes what Open made; safe to call twice
+	undo    func() error // gives the range back; safe to call twice
+
+	mu          sync.Mutex
+	transparent *transparent // guarded by mu; nil: was not needed yet
+	closed      bool         // guarded by mu
 }
 
 // Open makes the range the host's own. Before, it removes what a killed
 // process left, and refuses if the range is in use by another tunneler, an
 // interface or a route. Close undoes it.
 func Open(cfg Config) (*Interceptor, error) {
-	undo, err := takeRange(cfg.Range.Masked())
+	cfg.Range = cfg.Range.Masked()
+	undo, err := takeRange(cfg.Range)
 	if err != nil {
 		return nil, err
 	}
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Interceptor{
-		sockets: newSockets(cfg.Range, cmp.Or(cfg.Sockets, 4096), log),
-		packets: newPacketSockets(cfg.Range, cmp.Or(cfg.Sockets, 4096), log),
-		undo:    sync.OnceValue(undo),
-	}, nil
+	s := newSockets(cfg.Range, cmp.Or(cfg.Sockets, 4096), cfg.Gateway, log)
+	p := newPacketSockets(cfg.Range, cmp.Or(cfg.Sockets, 4096), cfg.Gateway, log)
+	s.bind, p.bind = s.from.control, p.from.control
+	return &Interceptor{cfg: cfg, sockets: s, packets: p, undo: sync.OnceValue(undo)}, nil
 }
 
-// Set makes listening exactly what wanted says: connections to all else in
-// the range are refused by the system. The error names the addresses that
-// could not be listened on; the others are in force.
-func (i *Interceptor) Set(wanted []netip.AddrPort) error { return i.sockets.set(wanted) }
+// Set makes targets exactly what is intercepted: traffic to all else in the
+// range is refused by the system, and to all else outside of it goes where it
+// would without us. Connections to what stays are not touched; those to real
+// addresses that are no longer intercepted are reset, since their packets
+// would go elsewhere. The error names what is not intercepted; the rest is in
+// force.
+func (i *Interceptor) Set(targets []Target) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return net.ErrClosed
+	}
+	plan, problem := makePlan(i.cfg.Range, targets)
+	problems := []error{problem}
+	if over := len(plan.transparent) - maxTargets; over > 0 {
+		problems = append(problems, fmt.Errorf("%d wide ranges and real addresses are more than the %d that are intercepted: %s and what follows are not",
+			len(plan.transparent), maxTargets, plan.transparent[maxTargets]))
+		plan.transparent = plan.transparent[:maxTargets]
+	}
+	problems = append(problems, i.sockets.set(plan.listeners), i.packets.set(plan.packets), i.setTransparentLocked(plan.transparent))
+	i.sockets.keep(func(at netip.AddrPort) bool { return plan.takes(at) })
+	return errors.Join(problems...)
+}
+
+func (i *Interceptor) setTransparentLocked(targets []Target) error {
+	if i.transparent == nil {
+		if len(targets) == 0 {
+			return nil
+		}
+		t, err := openTransparent(i.cfg.Range, i.cfg.Gateway)
+		if err != nil {
+			return fmt.Errorf("%d wide ranges and real addresses are not intercepted: %w", len(targets), err)
+		}
+		i.transparent = t
+		i.sockets.serve(t.listener)
+		i.packets.serve(t.packets)
+	}
+	return i.transparent.set(targets)
+}
 
 // Listener gives the intercepted connections. The local address of each is
 // where the program wanted to go. Closing it ends all listening.
 func (i *Interceptor) Listener() net.Listener { return i.sockets }
 
-// SetPackets makes taking datagrams at exactly what wanted says, as Set does for
-// connections.
-func (i *Interceptor) SetPackets(wanted []netip.AddrPort) error { return i.packets.set(wanted) }
-
 // Packets gives the intercepted datagrams. Closing it ends taking them.
 func (i *Interceptor) Packets() PacketSocket { return i.packets }
 
-// Close ends all listening and gives the range back. Connections that are
-// still open no longer work then.
+// Close ends all listening and gives the system back what was changed.
+// Connections that are still open no longer work then.
 func (i *Interceptor) Close() error {
-	return errors.Join(i.sockets.Close(), i.packets.Close(), i.undo())
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.closed = true
+	var problems []error
+	if i.transparent != nil {
+		problems = append(problems, i.transparent.close())
+		i.transparent = nil
+	}
+	return errors.Join(append(problems, i.sockets.Close(), i.packets.Close(), i.undo())...)
 }
 
-// Cleanup removes what a killed process left and reports how much that was.
-// It refuses while another tunneler is running.
+// Cleanup removes what a killed process left and reports how much that was:
+// routes, rules and tables. It refuses while another tunneler is running.
 func Cleanup() (removed int, err error) { return removeLeftovers() }

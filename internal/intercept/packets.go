@@ -4,6 +4,7 @@
 package intercept
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,6 +49,8 @@ type packet struct {
 type packetSockets struct {
 	pool  netip.Prefix
 	limit int
+	from  sources
+	bind  control // prepares a socket; may be nil
 	log   *slog.Logger
 
 	arrived chan packet
@@ -56,12 +59,13 @@ type packetSockets struct {
 
 	mu     sync.RWMutex
 	open   map[netip.AddrPort]*net.UDPConn // guarded by mu
+	far    PacketSocket                    // of all other addresses; nil: none; guarded by mu
 	closed bool                            // guarded by mu
 }
 
-func newPacketSockets(pool netip.Prefix, limit int, log *slog.Logger) *packetSockets {
+func newPacketSockets(pool netip.Prefix, limit int, from sources, log *slog.Logger) *packetSockets {
 	return &packetSockets{
-		pool: pool, limit: limit, log: log,
+		pool: pool, limit: limit, from: from, log: log,
 		arrived: make(chan packet, waiting), done: make(chan struct{}),
 		open: make(map[netip.AddrPort]*net.UDPConn),
 	}
@@ -96,11 +100,13 @@ func (s *packetSockets) set(wanted []netip.AddrPort) error {
 		case len(s.open) >= s.limit:
 			over++
 		default:
-			socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+			config := net.ListenConfig{Control: s.bind}
+			conn, err := config.ListenPacket(context.Background(), "udp4", at.String())
 			if err != nil {
 				problems = append(problems, err)
 				continue
 			}
+			socket := conn.(*net.UDPConn)
 			s.open[at] = socket
 			s.loops.Go(func() { s.receiveLoop(socket, at) })
 		}
@@ -125,14 +131,52 @@ func (s *packetSockets) receiveLoop(socket *net.UDPConn, at netip.AddrPort) {
 			}
 			continue // of one datagram, such as an ICMP error
 		}
-		select {
-		case s.arrived <- packet{r, n, from, at}:
-		case <-s.done:
+		if from = unmap(from); !s.from.serve(from.Addr(), at.Addr()) {
 			rooms.Put(r)
+			continue
+		}
+		if !s.hand(packet{r, n, from, at}) {
 			return
 		}
 	}
 }
+
+// serve hands on the datagrams of far, which somebody else closes, and answers
+// over it from addresses that have no socket of their own.
+func (s *packetSockets) serve(far PacketSocket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.far = far
+	s.loops.Go(func() {
+		for {
+			r := rooms.Get().(*room)
+			n, from, to, err := far.ReadFrom(r[:])
+			if err != nil {
+				rooms.Put(r)
+				if errors.Is(err, net.ErrClosed) {
+					return
+				}
+				continue // of one datagram
+			}
+			if !s.hand(packet{r, n, from, to}) {
+				return
+			}
+		}
+	})
+}
+
+// hand gives p to ReadFrom; false: nobody reads any more.
+func (s *packetSockets) hand(p packet) bool {
+	select {
+	case s.arrived <- p:
+		return true
+	case <-s.done:
+		rooms.Put(p.room)
+		return false
+	}
+}
+
+func unmap(at netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()) }
 
 // ReadFrom gives the next datagram to any of the addresses.
 func (s *packetSockets) ReadFrom(buf []byte) (n int, from, to netip.AddrPort, err error) {
@@ -149,8 +193,11 @@ func (s *packetSockets) ReadFrom(buf []byte) (n int, from, to netip.AddrPort, er
 // WriteTo answers a program from the address that it sent to.
 func (s *packetSockets) WriteTo(buf []byte, from, to netip.AddrPort) error {
 	s.mu.RLock()
-	socket := s.open[from]
+	socket, far := s.open[from], s.far
 	s.mu.RUnlock()
+	if socket == nil && far != nil {
+		return far.WriteTo(buf, from, to)
+	}
 	if socket == nil {
 		return fmt.Errorf("answer from %s: %w", from, net.ErrClosed)
 	}

@@ -15,7 +15,7 @@ import (
 
 func TestPacketSockets(t *testing.T) {
 	// All of 127.0.0.0/8 is local, as the range will be: no privileges needed.
-	s := newPacketSockets(netip.MustParsePrefix("127.0.0.0/8"), 2, slog.New(slog.DiscardHandler))
+	s := newPacketSockets(netip.MustParsePrefix("127.0.0.0/8"), 2, nil, slog.New(slog.DiscardHandler))
 	var socket PacketSocket = s
 	defer s.Close()
 	port := freePort(t)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -43,7 +44,7 @@ func takeRange(pool netip.Prefix) (undo func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("interface lo: %w", err)
 	}
-	route := localRoute(loopback, pool)
+	route := localRoute(loopback, pool, unix.RT_TABLE_LOCAL)
 	if err := netlink.RouteAdd(route); err != nil {
 		return nil, fmt.Errorf("add local route %s: %w", pool, privileges(err))
 	}
@@ -60,13 +61,14 @@ func takeRange(pool netip.Prefix) (undo func() error, err error) {
 	}, nil
 }
 
-func localRoute(loopback netlink.Link, pool netip.Prefix) *netlink.Route {
+// localRoute says that the addresses of prefix are this host's.
+func localRoute(loopback netlink.Link, prefix netip.Prefix, table int) *netlink.Route {
 	return &netlink.Route{
 		LinkIndex: loopback.Attrs().Index,
-		Dst:       &net.IPNet{IP: pool.Addr().AsSlice(), Mask: net.CIDRMask(pool.Bits(), 32)},
+		Dst:       &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), 32)},
 		Type:      unix.RTN_LOCAL,
 		Scope:     netlink.SCOPE_HOST,
-		Table:     unix.RT_TABLE_LOCAL,
+		Table:     table,
 		Protocol:  protocol,
 	}
 }
@@ -77,43 +79,62 @@ func mark(pool netip.Prefix) (socket int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	address := &unix.SockaddrInet4{Port: markerPort, Addr: pool.Masked().Addr().Next().As4()}
+	address := &unix.SockaddrInet4{Port: markerPort, Addr: ownOf(pool).As4()}
 	if err := unix.Bind(socket, address); err != nil {
 		return 0, errors.Join(err, unix.Close(socket))
 	}
 	return socket, nil
 }
 
-// removeLeftovers removes our routes whose tunneler is dead.
+// ownOf gives the address of the range that no name ever gets.
+func ownOf(pool netip.Prefix) netip.Addr { return pool.Masked().Addr().Next() }
+
+// removeLeftovers removes what a dead tunneler has left.
 func removeLeftovers() (removed int, err error) {
 	routes, err := allRoutes()
 	if err != nil {
 		return 0, fmt.Errorf("list routes: %w", err)
 	}
-	for _, route := range routes {
-		if !ours(route) {
-			continue
-		}
+	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool { return !takesRange(r) })
+	var problems []error
+	for _, route := range routes { // hold all marks, so that nobody starts meanwhile
 		pool, _ := prefixOf(route.Dst)
 		marker, err := mark(pool)
 		switch {
 		case errors.Is(err, unix.EADDRINUSE):
-			return removed, fmt.Errorf("another tunneler intercepts %s on this host", pool)
+			err = fmt.Errorf("another tunneler intercepts %s on this host", pool)
 		case err != nil:
-			return removed, fmt.Errorf("whose is the route %s: %w", pool, privileges(err))
+			err = fmt.Errorf("whose is the route %s: %w", pool, privileges(err))
+		default:
+			defer func() { _ = unix.Close(marker) }()
 		}
-		err = errors.Join(netlink.RouteDel(&route), unix.Close(marker))
-		if err != nil {
-			return removed, fmt.Errorf("remove left-over route %s: %w", pool, privileges(err))
+		problems = append(problems, err)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return 0, err
+	}
+	if removed, err = removeRedirects(); err != nil {
+		return removed, err
+	}
+	for _, route := range routes {
+		if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+			return removed, fmt.Errorf("remove left-over route %s: %w", route.Dst, privileges(err))
 		}
 		removed++
 	}
 	return removed, nil
 }
 
-func ours(route netlink.Route) bool {
+// takesRange reports whether a tunneler made route for its range.
+func takesRange(route netlink.Route) bool {
 	_, ok := prefixOf(route.Dst)
-	return ok && route.Protocol == protocol && route.Type == unix.RTN_LOCAL
+	return ok && route.Protocol == protocol && route.Type == unix.RTN_LOCAL && route.Table == unix.RT_TABLE_LOCAL
+}
+
+// ownAddress reports whether addr is one of this host.
+func ownAddress(addr netip.Addr) bool {
+	routes, err := netlink.RouteGet(addr.AsSlice())
+	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
 }
 
 // survey gives all that the host's interfaces and routes use.

@@ -7,8 +7,10 @@ package intercept
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 	"runtime"
+	"syscall"
 )
 
 func takeRange(netip.Prefix) (undo func() error, err error) {
@@ -16,3 +18,21 @@ func takeRange(netip.Prefix) (undo func() error, err error) {
 }
 
 func removeLeftovers() (removed int, err error) { return 0, nil }
+
+func ownAddress(netip.Addr) bool { return false }
+
+// markSocket does nothing: nothing is intercepted.
+func markSocket(_, _ string, _ syscall.RawConn) error { return nil }
+
+func (s sources) control(_, _ string, _ syscall.RawConn) error { return nil }
+
+type transparent struct {
+	listener net.Listener
+	packets  PacketSocket
+}
+
+func openTransparent(netip.Prefix, sources) (*transparent, error) { return nil, errors.ErrUnsupported }
+
+func (t *transparent) set([]Target) error { return errors.ErrUnsupported }
+
+func (t *transparent) close() error { return nil }

@@ -4,6 +4,7 @@
 package intercept
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,8 @@ const acceptPause = 100 * time.Millisecond
 type sockets struct {
 	pool  netip.Prefix
 	limit int
+	from  sources
+	bind  control // prepares a listener's socket; may be nil
 	log   *slog.Logger
 
 	accepted chan net.Conn // from the accept loops
@@ -29,14 +32,15 @@ type sockets struct {
 
 	mu     sync.Mutex
 	open   map[netip.AddrPort]net.Listener // guarded by mu
+	far    map[*farConn]struct{}           // to addresses outside of pool; guarded by mu
 	closed bool                            // guarded by mu
 }
 
-func newSockets(pool netip.Prefix, limit int, log *slog.Logger) *sockets {
+func newSockets(pool netip.Prefix, limit int, from sources, log *slog.Logger) *sockets {
 	return &sockets{
-		pool: pool, limit: limit, log: log,
+		pool: pool, limit: limit, from: from, log: log,
 		accepted: make(chan net.Conn), done: make(chan struct{}),
-		open: make(map[netip.AddrPort]net.Listener),
+		open: make(map[netip.AddrPort]net.Listener), far: make(map[*farConn]struct{}),
 	}
 }
 
@@ -82,14 +86,18 @@ func (s *sockets) set(wanted []netip.AddrPort) error {
 // listenLocked listens on one address, not on all: a service's port is open
 // to programs that ask for the service, and to nobody else.
 func (s *sockets) listenLocked(at netip.AddrPort) error {
-	listener, err := net.Listen("tcp4", at.String())
+	config := net.ListenConfig{Control: s.bind}
+	listener, err := config.Listen(context.Background(), "tcp4", at.String())
 	if err != nil {
 		return err
 	}
 	s.open[at] = listener
-	s.loops.Go(func() { s.acceptLoop(listener) })
+	s.serve(listener)
 	return nil
 }
+
+// serve hands on the connections of listener, which somebody else closes.
+func (s *sockets) serve(listener net.Listener) { s.loops.Go(func() { s.acceptLoop(listener) }) }
 
 // acceptLoop hands on the connections of one listener until that is closed.
 func (s *sockets) acceptLoop(listener net.Listener) {
@@ -107,12 +115,76 @@ func (s *sockets) acceptLoop(listener net.Listener) {
 			}
 			continue
 		}
+		if conn = s.admit(conn); conn == nil {
+			continue
+		}
 		select {
 		case s.accepted <- conn:
 		case <-s.done:
 			reset(conn)
 		}
 	}
+}
+
+// admit resets a connection of a host that is not served, and keeps track of
+// those that stand only while their addresses are intercepted.
+func (s *sockets) admit(conn net.Conn) net.Conn {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return conn
+	}
+	local, remote := addressOf(tcp.LocalAddr()), addressOf(tcp.RemoteAddr())
+	if !s.from.serve(remote.Addr(), local.Addr()) {
+		reset(conn)
+		return nil
+	}
+	if s.pool.Contains(local.Addr()) {
+		return conn
+	}
+	far := &farConn{tcp, s, local}
+	s.mu.Lock()
+	s.far[far] = struct{}{}
+	s.mu.Unlock()
+	return far
+}
+
+// farConn is a connection to an address outside of the range.
+type farConn struct {
+	*net.TCPConn
+	s  *sockets
+	at netip.AddrPort
+}
+
+// Close closes the connection.
+func (c *farConn) Close() error {
+	c.s.mu.Lock()
+	delete(c.s.far, c)
+	c.s.mu.Unlock()
+	return c.TCPConn.Close()
+}
+
+// keep resets the connections to addresses outside of the range that wanted
+// does not want.
+func (s *sockets) keep(wanted func(at netip.AddrPort) bool) {
+	s.mu.Lock()
+	var gone []*farConn
+	for c := range s.far {
+		if !wanted(c.at) {
+			gone = append(gone, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range gone {
+		reset(c)
+	}
+}
+
+func addressOf(address net.Addr) netip.AddrPort {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	return unmap(tcp.AddrPort())
 }
 
 // Accept gives the next connection to any of the addresses.
@@ -148,7 +220,7 @@ func (s *sockets) Addr() net.Addr {
 
 // reset closes conn so that the program sees a reset.
 func reset(conn net.Conn) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = tcp.SetLinger(0)
 	}
 	_ = conn.Close()

@@ -26,7 +26,7 @@ func freePort(t *testing.T) uint16 {
 
 func TestSockets_ListenExactlyWhereWanted(t *testing.T) {
 	// All of 127.0.0.0/8 is local, as the range will be: no privileges needed.
-	s := newSockets(netip.MustParsePrefix("127.0.0.0/8"), 2, slog.New(slog.DiscardHandler))
+	s := newSockets(netip.MustParsePrefix("127.0.0.0/8"), 2, nil, slog.New(slog.DiscardHandler))
 	defer func() { _ = s.Close() }()
 	port := freePort(t)
 	a := netip.AddrPortFrom(netip.MustParseAddr("127.9.9.1"), port)
@@ -81,7 +81,7 @@ func TestSockets_TakenPortIsNamedAndTheOthersWork(t *testing.T) {
 	}
 	defer func() { _ = taken.Close() }()
 	at := taken.Addr().(*net.TCPAddr).AddrPort()
-	s := newSockets(netip.MustParsePrefix("127.0.0.0/8"), 9, slog.New(slog.DiscardHandler))
+	s := newSockets(netip.MustParsePrefix("127.0.0.0/8"), 9, nil, slog.New(slog.DiscardHandler))
 	defer func() { _ = s.Close() }()
 	other := netip.AddrPortFrom(netip.MustParseAddr("127.9.9.4"), at.Port())
 	if err := s.set([]netip.AddrPort{at, other}); err == nil || !strings.Contains(err.Error(), at.String()) {

@@ -31,6 +31,9 @@ const notSentLowat = 128 << 10
 type OS struct {
 	// Resolver looks names up; nil: the system's.
 	Resolver *net.Resolver
+	// Dialer opens the sockets that dial, and looks names up where Resolver is
+	// nil; nil: a plain one.
+	Dialer *net.Dialer
 }
 
 // Dial connects over TCP. Where ctx has a deadline, the addresses of a name are
@@ -46,13 +49,17 @@ func (o OS) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 }
 
 func (o OS) dial(ctx context.Context, hostport string) (net.Conn, error) {
-	d := net.Dialer{Resolver: o.Resolver}
+	var d net.Dialer
+	if o.Dialer != nil {
+		d = *o.Dialer
+	}
+	d.Resolver = cmp.Or(o.Resolver, d.Resolver)
 	deadline, bounded := ctx.Deadline()
 	host, port, err := net.SplitHostPort(hostport)
 	if _, literal := netip.ParseAddr(host); err != nil || literal == nil || !bounded {
 		return d.DialContext(ctx, "tcp", hostport)
 	}
-	found, err := cmp.Or(o.Resolver, net.DefaultResolver).LookupNetIP(ctx, "ip", host)
+	found, err := cmp.Or(d.Resolver, net.DefaultResolver).LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return nil, err
 	}

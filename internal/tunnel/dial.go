@@ -46,19 +46,28 @@ type connector struct {
 	dialer  Dialer
 	names   *dns.Resolver
 	timeout time.Duration
+	gate    *gate
 }
 
-// connect gives a connection to the TCP service of host, a name or an
-// address of the synthetic range.
-func (c *connector) connect(ctx context.Context, host string, port uint16, source net.Addr) (net.Conn, error) {
+// connect gives a connection to the TCP service of host, a name or an address
+// that stands for one or belongs to one. leave, which is never nil, must be
+// called when the connection has ended.
+func (c *connector) connect(ctx context.Context, host string, port uint16, source net.Addr) (conn net.Conn, leave func(), err error) {
+	leave = func() {}
 	service, meta, err := c.find(host, port, ginnel.TCP)
 	if err != nil {
-		return nil, err
+		return nil, leave, err
 	}
 	if tcp, ok := source.(*net.TCPAddr); ok {
 		meta.Source = tcp.AddrPort()
 	}
-	return c.dial(ctx, service, meta)
+	if err := c.gate.enter(time.Now(), service); err != nil {
+		return nil, leave, fmt.Errorf("service %s: %w", service, err)
+	}
+	leave = func() { c.gate.leave(service) }
+	conn, err = c.dial(ctx, service, meta)
+	c.gate.dialed(service, err, ctx.Err() != nil)
+	return conn, leave, err
 }
 
 // find gives the service of host that takes a port and protocol, and what its

@@ -4,54 +4,42 @@
 package tunnel
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/ginnel/ginnel/internal/dns"
+	"github.com/ginnel/ginnel/internal/intercept"
 )
 
-// maxPorts is how many ports of one name are intercepted; each takes a socket.
-const maxPorts = 256
-
-// endpoints gives the addresses and ports at which programs are awaited. Of a
-// name that wants too many ports it takes the narrower ranges; the error
-// names those left out.
-func endpoints(live []dns.Binding, ports func(name string) []dns.PortRange) ([]netip.AddrPort, error) {
-	var all []netip.AddrPort
-	var problems []error
-	for _, binding := range live {
-		ranges := slices.Clone(ports(binding.Name))
-		slices.SortStableFunc(ranges, func(a, b dns.PortRange) int { return cmp.Compare(a.Size(), b.Size()) })
-		seen := make(map[uint16]bool)
-		for _, r := range ranges {
-			if len(seen)+r.Size() > maxPorts {
-				problems = append(problems, fmt.Errorf("name %s: ports %s are more than can be intercepted, %d in all; "+
-					"name fewer, or use --socks or --listen", binding.Name, r, maxPorts))
-				continue
-			}
-			for port := int(r.First); port <= int(r.Last); port++ {
-				if !seen[uint16(port)] {
-					seen[uint16(port)] = true
-					all = append(all, netip.AddrPortFrom(binding.Address, uint16(port)))
-				}
+// targets gives the traffic that is intercepted: to the ports of each live
+// name's address, and to the real addresses that services name.
+func targets(live []dns.Binding, names interface {
+	Ports(name, protocol string) []dns.PortRange
+	Prefixes(protocol string) []dns.Prefix
+}) []intercept.Target {
+	var all []intercept.Target
+	for _, protocol := range []string{"tcp", "udp"} {
+		add := func(prefix netip.Prefix, ports []dns.PortRange) {
+			for _, r := range ports {
+				all = append(all, intercept.Target{Protocol: protocol, Prefix: prefix, First: r.First, Last: r.Last})
 			}
 		}
+		for _, binding := range live {
+			add(netip.PrefixFrom(binding.Address, binding.Address.BitLen()), names.Ports(binding.Name, protocol))
+		}
+		for _, p := range names.Prefixes(protocol) {
+			add(p.Prefix, p.Ports)
+		}
 	}
-	return all, errors.Join(problems...)
+	return all
 }
 
-// namesChanged puts listeners where programs will go. The resolver calls it
+// namesChanged has programs awaited where they will go. The resolver calls it
 // before it gives a new address to anyone.
 func (t *Tunnel) namesChanged(live []dns.Binding) {
 	if t.intercept == nil {
 		return
 	}
-	streams, err := endpoints(live, func(name string) []dns.PortRange { return t.names.Ports(name, "tcp") })
-	datagrams, err2 := endpoints(live, func(name string) []dns.PortRange { return t.names.Ports(name, "udp") })
-	if err := errors.Join(err, err2, t.intercept.Set(streams), t.intercept.SetPackets(datagrams)); err != nil {
+	if err := t.intercept.Set(targets(live, t.names)); err != nil {
 		t.log.Warn("some services are not intercepted", "err", err)
 	}
 }

@@ -103,7 +103,7 @@ func table(t *testing.T, d *twin, limit int) (*flows, *programs) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	f := newFlows(&connector{d, names, 10 * time.Second}, limit, log)
+	f := newFlows(&connector{d, names, 10 * time.Second, newGate(1024)}, limit, log)
 	socket := newPrograms()
 	front := &packetFront{name: "test", socket: socket, flows: f, log: log, target: toFixed("game.internal", 7)}
 	ctx, cancel := context.WithCancel(t.Context())

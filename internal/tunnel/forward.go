@@ -23,6 +23,7 @@ type ForwardConfig struct {
 	Connections int           // most at a time; 0: 1024
 	DialTimeout time.Duration // 0: 5 s
 	Grace       time.Duration // left to connections when Forward ends; 0: none
+	Dialer      net.Dialer    // opens the connections to addresses
 	Log         *slog.Logger  // nil: nothing is logged
 	// Connect gives the connection that an accepted one is joined to. Nil: one to
 	// the address.
@@ -40,7 +41,7 @@ func Forward(ctx context.Context, listener net.Listener, address ginnel.Address,
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	connect := cfg.Connect
 	if connect == nil {
-		connect = func(ctx context.Context, _ net.Conn) (net.Conn, error) { return Connect(ctx, address) }
+		connect = func(ctx context.Context, _ net.Conn) (net.Conn, error) { return connectBy(ctx, &cfg.Dialer, address) }
 	}
 	f := &frontEnd{
 		name:     "forward to " + string(address),
@@ -70,11 +71,14 @@ func Forward(ctx context.Context, listener net.Listener, address ginnel.Address,
 // Connect opens a connection to address, a "tcp:" or "udp:" one. The error is a
 // *ginnel.DialError whose code says why.
 func Connect(ctx context.Context, address ginnel.Address) (net.Conn, error) {
+	return connectBy(ctx, &net.Dialer{}, address)
+}
+
+func connectBy(ctx context.Context, dialer *net.Dialer, address ginnel.Address) (net.Conn, error) {
 	network := address.Scheme()
 	if network != "tcp" && network != "udp" {
 		return nil, ginnel.Errorf(ginnel.RouterErrMisconfiguredTerminator, "address %s: want tcp:HOST:PORT or udp:HOST:PORT", address)
 	}
-	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, network, address.HostPort())
 	if err != nil {
 		return nil, ginnel.Errorf(splice.Code(ctx, err), "%s: %v", address, err)

@@ -79,7 +79,7 @@ func Host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, add
 		opts.Check = &check
 	}
 	opts.Connect = func(ctx context.Context, _ sdk.Incoming) (io.Closer, error) {
-		conn, err := Connect(ctx, address)
+		conn, err := connectBy(ctx, &cfg.Dialer, address)
 		if err != nil {
 			return nil, err
 		}

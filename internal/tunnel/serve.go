@@ -42,7 +42,8 @@ func (s *server) toOriginal(ctx context.Context, conn net.Conn) {
 }
 
 func (s *server) join(ctx context.Context, conn net.Conn, host string, port uint16) {
-	fabric, err := s.connector.connect(ctx, host, port, conn.RemoteAddr())
+	fabric, leave, err := s.connector.connect(ctx, host, port, conn.RemoteAddr())
+	defer leave()
 	if err != nil {
 		splice.Abort(conn)
 		s.log.Info("dial failed", "host", host, "port", port, "err", err)
@@ -102,7 +103,9 @@ func (s *server) socks(ctx context.Context, conn net.Conn) error {
 	}
 	var fabric net.Conn
 	if err == nil {
-		fabric, err = s.connector.connect(ctx, request.host, request.port, conn.RemoteAddr())
+		var leave func()
+		fabric, leave, err = s.connector.connect(ctx, request.host, request.port, conn.RemoteAddr())
+		defer leave()
 	}
 	s.answer(ctx, conn, fabric, appendSOCKSReply(nil, socksReplyFor(err)), err)
 	return nil
@@ -117,7 +120,9 @@ func (s *server) httpConnect(ctx context.Context, conn net.Conn, first byte) err
 	}
 	var fabric net.Conn
 	if err == nil {
-		fabric, err = s.connector.connect(ctx, host, port, conn.RemoteAddr())
+		var leave func()
+		fabric, leave, err = s.connector.connect(ctx, host, port, conn.RemoteAddr())
+		defer leave()
 	}
 	s.answer(ctx, &prefixed{conn, rest}, fabric, []byte(connectReply(err)), err)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,9 +41,12 @@ type Config struct {
 	ResolvConf string
 	SOCKS      string  // HOST:PORT of the SOCKS5 and HTTP CONNECT proxy; empty: none
 	Proxies    []Proxy // each needs no privileges
-	Intercept  bool    // take connections to synthetic addresses; Linux, needs CAP_NET_ADMIN
+	Intercept  bool    // take connections to the addresses of services; Linux, needs CAP_NET_ADMIN
+	// Gateway is other hosts whose connections are taken as well, when they
+	// route the addresses here; none: this host's only.
+	Gateway []netip.Prefix
 
-	Connections int           // most per front end at a time; 0: 1024
+	Connections int           // most per front end at a time, half of them to one service; 0: 2048
 	Flows       int           // most of datagrams at a time, half of them from one address; 0: 4096
 	Handshake   time.Duration // in which a proxy's client has said where to; 0: 10 s
 	DialTimeout time.Duration // 0: 10 s
@@ -68,6 +72,7 @@ type Tunnel struct {
 	queries   net.Listener           // nil: no resolver
 	host      *hostdns.Host          // nil: it was not told to ask us
 	intercept *intercept.Interceptor // nil: nothing is intercepted
+	gate      *gate
 	fronts    []*frontEnd
 	packetAt  []*packetFront // likewise for datagrams
 	flows     *flows
@@ -78,7 +83,11 @@ type Tunnel struct {
 // Open opens everything that listens; when one cannot, all are closed again
 // and the error says which. Until Run, nobody is served.
 func Open(cfg Config) (t *Tunnel, err error) {
-	t = &Tunnel{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), ready: make(chan struct{})}
+	cfg.Connections = cmp.Or(cfg.Connections, 2048)
+	t = &Tunnel{
+		cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
+		gate: newGate(max(1, cfg.Connections/2)), ready: make(chan struct{}),
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.close())
@@ -86,13 +95,15 @@ func Open(cfg Config) (t *Tunnel, err error) {
 		}
 	}()
 	names := cfg.Names
-	if !names.Range.IsValid() {
-		names.Range = dns.DefaultRange()
+	names.Range = rangeOf(names.Range)
+	if cfg.Intercept {
+		names.Dialer = OwnDialer(names.Range)
 	}
 	names.Log = t.log
 	names.Changed = t.namesChanged
 	if cfg.Intercept {
-		if t.intercept, err = intercept.Open(intercept.Config{Range: names.Range, Log: t.log}); err != nil {
+		t.intercept, err = intercept.Open(intercept.Config{Range: names.Range, Gateway: cfg.Gateway, Log: t.log})
+		if err != nil {
 			return t, fmt.Errorf("intercept %s: %w", names.Range, err)
 		}
 	}
@@ -105,14 +116,38 @@ func Open(cfg Config) (t *Tunnel, err error) {
 	if err = t.openHostDNS(&names); err != nil {
 		return t, err
 	}
+	if cfg.Intercept {
+		for _, upstream := range names.Upstreams {
+			if err := intercept.Outside(names.Range, upstream.Addr()); err != nil {
+				return t, fmt.Errorf("upstream %s: %w", upstream, err)
+			}
+		}
+	}
 	if t.names, err = dns.Open(names); err != nil {
 		return t, err
 	}
 	return t, t.openFronts()
 }
 
+func rangeOf(configured netip.Prefix) netip.Prefix {
+	if !configured.IsValid() {
+		return dns.DefaultRange()
+	}
+	return configured
+}
+
+// OwnDialer gives what a process that intercepts must dial with, itself and its
+// SDK: its own traffic, looking names up included, is not intercepted, and
+// addresses that stand for names are refused. synthetic is as in Config.Names.
+func OwnDialer(synthetic netip.Prefix) net.Dialer {
+	own := net.Dialer{Control: intercept.Own(rangeOf(synthetic))}
+	lookup := own
+	own.Resolver = &net.Resolver{PreferGo: true, Dial: lookup.DialContext}
+	return own
+}
+
 func (t *Tunnel) openFronts() error {
-	c := &connector{t.cfg.Dialer, t.names, cmp.Or(t.cfg.DialTimeout, 10*time.Second)}
+	c := &connector{t.cfg.Dialer, t.names, cmp.Or(t.cfg.DialTimeout, 10*time.Second), t.gate}
 	t.flows = newFlows(c, t.cfg.Flows, t.log)
 	s := &server{
 		connector: c, flows: t.flows,
@@ -162,7 +197,7 @@ func (t *Tunnel) addPackets(name string, socket intercept.PacketSocket, target f
 func (t *Tunnel) addFront(name string, listener net.Listener, serve func(context.Context, net.Conn)) {
 	t.fronts = append(t.fronts, &frontEnd{
 		name: name, listener: listener, serve: serve,
-		limit: cmp.Or(t.cfg.Connections, 1024), grace: t.cfg.Grace, log: t.log,
+		limit: t.cfg.Connections, grace: t.cfg.Grace, log: t.log,
 	})
 }
 
@@ -233,6 +268,9 @@ func (t *Tunnel) followServices(ctx context.Context) error {
 }
 
 func (t *Tunnel) setNames(ctx context.Context, services []ginnel.Service) {
+	t.gate.keep(func(id ginnel.ServiceID) bool {
+		return slices.ContainsFunc(services, func(s ginnel.Service) bool { return s.ID == id })
+	})
 	entries := make([]dns.Service, 0, len(services))
 	for _, s := range services {
 		if s.Intercept != nil {

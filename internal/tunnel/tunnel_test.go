@@ -511,15 +511,19 @@ func TestOpen_Failures(t *testing.T) {
 	}
 }
 
-func TestEndpoints(t *testing.T) {
-	live := []dns.Binding{{Name: "a", Address: netip.MustParseAddr("100.64.0.2")}, {Name: "b", Address: netip.MustParseAddr("100.64.0.3")}}
-	ports := map[string][]dns.PortRange{"a": {{First: 80, Last: 80}, {First: 79, Last: 81}}, "b": {{First: 1, Last: 65535}, {First: 443, Last: 443}}}
-	got, err := endpoints(live, func(name string) []dns.PortRange { return ports[name] })
-	if want := "[100.64.0.2:80 100.64.0.2:79 100.64.0.2:81 100.64.0.3:443]"; fmt.Sprint(got) != want {
-		t.Errorf("got %v, want %s", got, want)
+func TestTargets(t *testing.T) {
+	table, err := dns.NewTable([]dns.Service{
+		{ID: "a", Intercept: ginnel.Intercept{Addresses: []string{"a", "10.20.0.0/16"}, Ports: []string{"80", "8000-8010"}}},
+		{ID: "b", Intercept: ginnel.Intercept{Addresses: []string{"b"}, Ports: []string{"53"}, Protocols: []string{"udp"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err == nil || !strings.Contains(err.Error(), "1-65535") || strings.Contains(err.Error(), "name a") {
-		t.Errorf("got error %v, want one about 1-65535 of b alone", err)
+	live := []dns.Binding{{Name: "a", Address: netip.MustParseAddr("100.64.0.2")}, {Name: "b", Address: netip.MustParseAddr("100.64.0.3")}}
+	got := fmt.Sprint(targets(live, table))
+	want := "[tcp 100.64.0.2 80 tcp 100.64.0.2 8000-8010 tcp 10.20.0.0/16 80 tcp 10.20.0.0/16 8000-8010 udp 100.64.0.3 53]"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

@@ -1,0 +1,334 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e && linux
+
+package intercept
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const childVariable = "GINNEL_TEST_INTERCEPT"
+
+// order is what a child is told, a line of JSON each.
+type order struct {
+	Range   netip.Prefix
+	Gateway []netip.Prefix
+	Targets []Target
+	Dial    string // connect there as the tunneler itself does, and say what is read
+}
+
+// init makes this program a tunneler's lower half when a test started it as one.
+func init() {
+	wanted := os.Getenv(childVariable)
+	if wanted == "" {
+		return
+	}
+	if wanted == "cleanup" {
+		fmt.Println(Cleanup())
+		os.Exit(0)
+	}
+	var o order
+	if err := json.Unmarshal([]byte(wanted), &o); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	if err := runChild(o); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func runChild(o order) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	i, err := Open(Config{Range: o.Range, Gateway: o.Gateway, Log: log})
+	if err != nil {
+		return err
+	}
+	if err := i.Set(o.Targets); err != nil {
+		return errors.Join(err, i.Close())
+	}
+	go answerConnections(i.Listener())
+	go answerPackets(i.Packets())
+	fmt.Println("ready")
+	for orders := json.NewDecoder(os.Stdin); ; {
+		var o order
+		if err := orders.Decode(&o); err != nil {
+			return i.Close()
+		}
+		if o.Dial != "" {
+			fmt.Println(dialAsOwn(o.Dial))
+			continue
+		}
+		fmt.Println("set", i.Set(o.Targets))
+	}
+}
+
+// answerConnections says to each where it wanted to go, then sends back what it sends.
+func answerConnections(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer func() { _ = conn.Close() }()
+			if addressOf(conn.LocalAddr()).Port() == 9999 { // the service that cannot be dialed
+				reset(conn)
+				return
+			}
+			_, _ = fmt.Fprintln(conn, "caught", conn.LocalAddr())
+			_, _ = io.Copy(conn, conn)
+		}()
+	}
+}
+
+func answerPackets(p PacketSocket) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, from, to, err := p.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		_ = p.WriteTo([]byte(fmt.Sprintf("caught %s %d", to, n)), to, from)
+	}
+}
+
+func dialAsOwn(at string) string {
+	conn, err := (&net.Dialer{Control: Own(shared), Timeout: 5 * time.Second}).Dial("tcp", at)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	line, _ := bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(line)
+}
+
+// host is a network namespace of the test's own.
+type host struct {
+	t    *testing.T
+	name string
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces take root")
+	}
+	h := &host{t, "ginnel-" + strings.ToLower(rand.Text()[:10])}
+	if out, err := exec.Command("ip", "netns", "add", h.name).CombinedOutput(); err != nil {
+		t.Skipf("ip netns add: %v: %s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", h.name).Run() })
+	h.run("ip", "link", "set", "lo", "up")
+	return h
+}
+
+// wire joins two hosts; each gets an address with its prefix.
+func wire(a *host, addressA string, b *host, addressB string) {
+	a.t.Helper()
+	id := strings.ToLower(rand.Text()[:6])
+	one, two := "va"+id, "vb"+id
+	a.run("ip", "link", "add", one, "type", "veth", "peer", "name", two, "netns", b.name)
+	for _, end := range []struct {
+		h             *host
+		link, address string
+	}{{a, one, addressA}, {b, two, addressB}} {
+		end.h.run("ip", "addr", "add", end.address, "dev", end.link)
+		end.h.run("ip", "link", "set", end.link, "up")
+	}
+}
+
+func (h *host) command(args ...string) *exec.Cmd {
+	return exec.Command("ip", append([]string{"netns", "exec", h.name}, args...)...)
+}
+
+func (h *host) run(args ...string) string {
+	h.t.Helper()
+	out, err := h.command(args...).CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("%v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// state is all that an interceptor may change.
+func (h *host) state() string {
+	sysctls := ""
+	for _, name := range []string{"ip_forward", "conf/all/rp_filter", "conf/lo/rp_filter", "conf/all/route_localnet", "conf/all/src_valid_mark"} {
+		sysctls += name + " " + h.run("cat", filepath.Join("/proc/sys/net/ipv4", name))
+	}
+	return h.run("ip", "-4", "route", "show", "table", "all") + h.run("ip", "rule") + h.run("nft", "list", "ruleset") + sysctls
+}
+
+// child is an intercepting process.
+type child struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines *bufio.Reader
+	first string // its first line
+}
+
+func (h *host) start(o order, wrapper ...string) *child {
+	h.t.Helper()
+	wanted, err := json.Marshal(o)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.startText(string(wanted), wrapper...)
+}
+
+func (h *host) startText(wanted string, wrapper ...string) *child {
+	h.t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	c := &child{t: h.t, cmd: h.command(append(wrapper, program)...)}
+	c.cmd.Env = append(os.Environ(), childVariable+"="+wanted, "GORACE=atexit_sleep_ms=0")
+	c.cmd.Stderr = os.Stderr
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		h.t.Fatal(err)
+	}
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(c.kill)
+	c.lines = bufio.NewReader(stdout)
+	c.first = c.line()
+	return c
+}
+
+func (c *child) line() string {
+	line, _ := c.lines.ReadString('\n')
+	return strings.TrimSpace(line)
+}
+
+func (c *child) kill() { _, _ = c.cmd.Process.Kill(), c.cmd.Wait() }
+
+// end closes the interceptor and waits for it.
+func (c *child) end() {
+	c.t.Helper()
+	_ = c.stdin.Close()
+	if err := c.cmd.Wait(); err != nil {
+		c.t.Errorf("child ended with %v", err)
+	}
+}
+
+func (c *child) tell(o order) string {
+	c.t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.stdin.Write(append(text, '\n')); err != nil {
+		c.t.Fatal(err)
+	}
+	return c.line()
+}
+
+func (c *child) wantReady() {
+	c.t.Helper()
+	if c.first != "ready" {
+		c.t.Fatalf("child says %q", c.first)
+	}
+}
+
+// ask connects from inside the namespace and gives the first line it reads.
+func (h *host) ask(at string) string { return h.askFor("10", at) }
+
+// refuses reports whether at is not served to h, by refusal or by silence.
+func (h *host) refuses(at string) bool { return !strings.Contains(h.askFor("0.5", at), "caught") }
+
+func (h *host) askFor(seconds, at string) string {
+	address, port, _ := net.SplitHostPort(at)
+	out, err := h.command("timeout", seconds, "bash", "-c", "exec 3<>/dev/tcp/"+address+"/"+port+"; head -1 <&3").CombinedOutput()
+	if err != nil && len(out) == 0 {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// send sends a datagram of size bytes from inside the namespace and gives the answer.
+func (h *host) send(at string, size int) string { return h.sendFor("10", at, size) }
+
+func (h *host) sendFor(seconds, at string, size int) string {
+	address, port, _ := net.SplitHostPort(at)
+	script := fmt.Sprintf("exec 3<>/dev/udp/%s/%s; dd if=/dev/zero bs=%d count=1 status=none >&3; dd bs=4096 count=1 status=none <&3", address, port, size)
+	out, _ := h.command("timeout", seconds, "bash", "-c", script).CombinedOutput()
+	return strings.TrimSpace(string(out))
+}
+
+// serve answers connections and datagrams at port of host with word: what is not intercepted.
+func (h *host) serve(word string, ports ...string) {
+	h.t.Helper()
+	for _, port := range ports {
+		cmd := h.command("python3", "-c", `
+import socket, sys
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("0.0.0.0", int(sys.argv[1]))); s.listen(); print("ready", flush=True)
+while True:
+    c, _ = s.accept(); c.sendall(sys.argv[2].encode() + b"\n"); c.close()
+`, port, word)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			h.t.Fatal(err)
+		}
+		h.t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+			h.t.Fatalf("server says %q", line)
+		}
+	}
+}
+
+// talk connects from inside the namespace and gives what sends a line there and
+// says what comes back, which is empty once the connection has ended.
+func (h *host) talk(at string) func(line string) string {
+	h.t.Helper()
+	address, port, _ := net.SplitHostPort(at)
+	cmd := h.command("bash", "-c", `exec 3<>/dev/tcp/`+address+`/`+port+`; read -r -t 5 hello <&3; while read -r line; do
+		echo "$line" >&3 && read -r -t 5 answer <&3 && echo "$answer" || echo; done`)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	lines := bufio.NewReader(stdout)
+	return func(line string) string {
+		_, _ = fmt.Fprintln(stdin, line)
+		answer, _ := lines.ReadString('\n')
+		return strings.TrimSpace(answer)
+	}
+}

@@ -1,0 +1,353 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e && linux
+
+package programs
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
+)
+
+func TestPrograms(t *testing.T) {
+	needPrograms(t)
+	n := newNetwork(t)
+	before := n.host.state()
+	n.startFabric()
+	n.startWeb()
+	n.startPostgres()
+	n.startSSH()
+	n.site.start("Server listening", "iperf3", "--server", "--bind", "127.0.0.1", "--forceflush")
+	n.service("web", "tcp:127.0.0.1:8080", "web.internal:80")
+	n.service("web-secure", "tcp:127.0.0.1:8443", "web.internal:443") // another service of the same name
+	n.service("dead", "tcp:127.0.0.1:1", "web.internal:81", "web.internal:82")
+	n.service("db", "tcp:127.0.0.1:5432", "db.internal:5432")
+	n.service("shell", "tcp:127.0.0.1:22", "ssh.internal:22")
+	n.service("iperf", "tcp:127.0.0.1:5201", "iperf.internal:5201")
+	n.service("wide", "tcp:127.0.0.1:8080", "wide.internal:1-65535")
+	n.service("real", "tcp:127.0.0.1:8080", "10.20.0.0/16:1-65535")
+	n.service("box", "tcp:127.0.0.1:22", "10.20.0.7:8080")          // more specific than real
+	n.service("trap", "tcp:127.0.0.1:8080", "10.71.2.0/24:1-65535") // holds the address of the edge router
+	n.startTunneler()
+	n.host.until("the tunneler", func() error {
+		_, err := n.host.try("", "curl", "-sS", "--max-time", "5", "http://web.internal/protocol")
+		return err
+	})
+	for _, at := range []struct {
+		name string
+		*host
+	}{{"host", n.host}, {"gateway", n.lan}} {
+		t.Run(at.name, func(t *testing.T) {
+			h := *at.host
+			h.t = t
+			for _, test := range []struct {
+				name string
+				run  func(h *host, n *network)
+			}{
+				{"dig", testDig}, {"curl", testCurl}, {"real addresses", testRealAddresses}, {"refused", testRefused},
+				{"psql", testPsql}, {"ssh and scp", testSSH}, {"iperf3", testIperf}, {"chromium", testChromium},
+			} {
+				t.Run(test.name, func(t *testing.T) {
+					on := h
+					on.t = t
+					test.run(&on, n)
+				})
+			}
+		})
+	}
+	t.Run("without privileges", func(t *testing.T) { testProxies(t, n) })
+	t.Run("L90 a thousand services", func(t *testing.T) { testKilledAmongMany(t, n, before) })
+}
+
+// want compares what a program wrote; got may have white space around it.
+func (h *host) want(what, got string, err error, want string) {
+	h.t.Helper()
+	if err != nil || strings.TrimSpace(got) != want {
+		h.t.Errorf("%s: got %q, %v; want %q", what, got, err, want)
+	}
+}
+
+func testDig(h *host, _ *network) {
+	for _, test := range []struct{ args, want string }{
+		{"web.internal A", `status: NOERROR[\s\S]*web\.internal\.\s+10\s+IN\s+A\s+100\.`},
+		{"WEB.Internal A", `WEB\.Internal\.\s+10\s+IN\s+A\s+100\.`},
+		{"+tcp web.internal A", `status: NOERROR[\s\S]*\s100\.`},
+		{"web.internal AAAA", `status: NOERROR[\s\S]*ANSWER: 0`},
+		{"web.internal HTTPS", `status: NOERROR[\s\S]*ANSWER: 0`},
+		{"nope.internal A", `status: NXDOMAIN`},
+		{"elsewhere.example A", `status: REFUSED`},
+	} {
+		out, err := h.try("", append([]string{"dig"}, strings.Fields(test.args)...)...)
+		if err != nil || !regexp.MustCompile(test.want).MatchString(out) {
+			h.t.Errorf("dig %s: %v: got %s, want %s", test.args, err, out, test.want)
+		}
+	}
+}
+
+func testCurl(h *host, n *network) {
+	curl := func(args ...string) (string, error) {
+		return h.try("", append([]string{"curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "30"}, args...)...)
+	}
+	secure := []string{"--cacert", filepath.Join(n.dir, "site.pem")}
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"http://web.internal/protocol"}, "HTTP/1.1 web.internal"},
+		{[]string{"http://WEB.internal/protocol"}, "HTTP/1.1 WEB.internal"},
+		{[]string{"--http2-prior-knowledge", "http://web.internal/protocol"}, "HTTP/2.0 web.internal"},
+		{append([]string{"--http2", "https://web.internal/protocol"}, secure...), "HTTP/2.0 web.internal"},
+		{append([]string{"--http1.1", "https://web.internal/protocol"}, secure...), "HTTP/1.1 web.internal"},
+		{[]string{"http://wide.internal:17/protocol"}, "HTTP/1.1 wide.internal:17"},
+		{[]string{"http://wide.internal:65535/protocol"}, "HTTP/1.1 wide.internal:65535"},
+	} {
+		got, err := curl(test.args...)
+		h.want(fmt.Sprint("curl ", test.args), got, err, test.want)
+	}
+	big := filepath.Join(n.dir, "big-"+h.name)
+	if err := os.WriteFile(big, bytes.Repeat([]byte("0123456789abcdef"), 1<<18), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	got, err := curl("--upload-file", big, "http://web.internal/upload")
+	h.want("upload", got, err, "4194304 <nil>")
+	got, err = curl("--include", "--http1.1", "--header", "Connection: Upgrade", "--header", "Upgrade: websocket",
+		"--header", "Sec-WebSocket-Version: 13", "--header", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "http://web.internal/socket")
+	for _, want := range []string{"101 Switching Protocols", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "WELCOME"} { // the example of RFC 6455
+		if err != nil || !strings.Contains(got, want) {
+			h.t.Errorf("WebSocket: got %q, %v; want %s", got, err, want)
+		}
+	}
+}
+
+func testRealAddresses(h *host, _ *network) {
+	for _, at := range []string{"10.20.0.1:80", "10.20.255.1:8080", "10.20.0.7:80"} {
+		got, err := h.try("", "curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "30", "http://"+at+"/protocol")
+		h.want(at, got, err, "HTTP/1.1 "+strings.TrimSuffix(at, ":80"))
+	}
+	got, err := h.try("", "timeout", "20", "bash", "-c", "head -c 7 < /dev/tcp/10.20.0.7/8080")
+	h.want("the more specific service", got, err, "SSH-2.0")
+	got, err = h.try("", "curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "30", "http://10.71.2.1:7001/protocol")
+	h.want("the edge router's address, for a program", got, err, "HTTP/1.1 10.71.2.1:7001")
+}
+
+// testRefused goes where nobody answers: the program hears so, and at once.
+func testRefused(h *host, _ *network) {
+	for _, test := range []struct {
+		url   string
+		exits string
+	}{
+		{"http://web.internal:81/", "exit status (7|55|56)"}, // its server refuses
+		{"http://web.internal:99/", "exit status 7"},         // no service
+		{"http://nope.internal/", "exit status 6"},
+	} {
+		for range 3 {
+			_, err := h.try("", "curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "20", test.url)
+			if err == nil || !regexp.MustCompile(test.exits).MatchString(err.Error()) {
+				h.t.Errorf("curl %s: %v, want %s", test.url, err, test.exits)
+			}
+		}
+	}
+}
+
+func testPsql(h *host, _ *network) {
+	psql := func(query string) (string, error) {
+		return h.try("", "psql", "--no-psqlrc", "--host", "db.internal", "--username", "postgres", "--tuples-only", "--no-align", "--command", query)
+	}
+	got, err := psql("select 6*7")
+	h.want("query", got, err, "42")
+	got, err = psql("select repeat('x', 1000) from generate_series(1, 2000)")
+	h.want("many rows", fmt.Sprint(strings.Count(got, "x")), err, "2000000")
+	_, err = psql("select nonsense")
+	if err == nil || !strings.Contains(err.Error(), "does not exist") {
+		h.t.Errorf("wrong query: %v", err)
+	}
+}
+
+// sshOptions are those of ssh and scp.
+func (n *network) sshOptions() []string {
+	return []string{"-F", "none", "-i", filepath.Join(n.dir, "user-key"), "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes",
+		"-o", "UserKnownHostsFile=" + filepath.Join(n.dir, "known_hosts"), "-o", "GlobalKnownHostsFile=none", "-o", "ConnectTimeout=30"}
+}
+
+func testSSH(h *host, n *network) {
+	ssh := func(stdin string, args ...string) (string, error) {
+		return h.try(stdin, append(append([]string{"ssh"}, n.sshOptions()...), args...)...)
+	}
+	got, err := ssh("hello", "root@ssh.internal", "tr a-z A-Z")
+	h.want("ssh", got, err, "HELLO")
+	if _, err := ssh("", "root@ssh.internal", "exit 7"); err == nil || !strings.Contains(err.Error(), "exit status 7") {
+		h.t.Errorf("exit status: %v", err)
+	}
+	sent := make([]byte, 5<<20)
+	_, _ = rand.Read(sent)
+	there, back := filepath.Join(n.dir, "sent-"+h.name), filepath.Join(n.dir, "back-"+h.name)
+	if err := os.WriteFile(there, sent, 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, files := range [][2]string{{there, "root@ssh.internal:" + there + ".copy"}, {"root@ssh.internal:" + there + ".copy", back}} {
+		if _, err := h.try("", append(append([]string{"scp", "-q"}, n.sshOptions()...), files[0], files[1])...); err != nil {
+			h.t.Error(err)
+		}
+	}
+	if got, err := os.ReadFile(back); err != nil || !bytes.Equal(got, sent) {
+		h.t.Errorf("scp: %d of %d bytes came back, %v", len(got), len(sent), err)
+	}
+}
+
+func testIperf(h *host, _ *network) {
+	for _, more := range [][]string{nil, {"--reverse"}, {"--parallel", "4"}} {
+		out, err := h.try("", append([]string{"iperf3", "--client", "iperf.internal", "--bytes", "16M", "--json"}, more...)...)
+		var report struct {
+			End struct {
+				Received struct{ Bytes float64 } `json:"sum_received"`
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &report)
+		}
+		if err != nil || report.End.Received.Bytes < 16<<20*0.9 {
+			h.t.Errorf("iperf3 %v: %.0f bytes, %v", more, report.End.Received.Bytes, err)
+		}
+	}
+}
+
+func testChromium(h *host, n *network) {
+	profile := filepath.Join(n.dir, "profile-"+h.name)
+	out, err := h.try("", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+		"--no-proxy-server", "--user-data-dir="+profile, "--dump-dom", "http://web.internal/")
+	for _, want := range []string{"<title>site</title>", "script ran", "socket said PING"} {
+		if err != nil || !strings.Contains(out, want) {
+			h.t.Errorf("chromium: %v: got %q, want %q", err, out, want)
+		}
+	}
+}
+
+// testProxies uses what needs no privileges: as another user, where nothing is intercepted.
+func testProxies(t *testing.T, n *network) {
+	h := *n.core
+	h.t = t
+	run := func(args ...string) []string {
+		return append([]string{"setpriv", "--bounding-set=-all", "--inh-caps=-all"}, args...)
+	}
+	h.start("listener at", run("ginnel", "tunnel", "run", "--identity", "alice.json", "--socks", "127.0.0.1:1080", "--listen", "127.0.0.1:8081=web.internal:80")...)
+	address := strings.TrimSpace(n.host.run("dig", "+short", "web.internal"))
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"http://127.0.0.1:8081/protocol"}, "HTTP/1.1 127.0.0.1:8081"},
+		{[]string{"--socks5-hostname", "127.0.0.1:1080", "http://web.internal/protocol"}, "HTTP/1.1 web.internal"},
+		{[]string{"--socks5", "127.0.0.1:1080", "http://10.20.0.1/protocol"}, "HTTP/1.1 10.20.0.1"},
+		{[]string{"--proxytunnel", "--proxy", "http://127.0.0.1:1080", "http://web.internal/protocol"}, "HTTP/1.1 web.internal"},
+	} {
+		got, err := h.try("", run(append([]string{"curl", "--silent", "--show-error", "--noproxy", "", "--max-time", "30"}, test.args...)...)...)
+		h.want(fmt.Sprint("curl ", test.args), got, err, test.want)
+	}
+	if _, err := h.try("", "curl", "--silent", "--noproxy", "", "--max-time", "30", "--socks5", "127.0.0.1:1080", "http://"+address+"/"); err == nil {
+		t.Error("a synthetic address of another tunneler leads somewhere")
+	}
+	ssh := append(append([]string{"ssh"}, n.sshOptions()...), "-o", "ProxyCommand=ginnel dial %h --identity alice.json", "-o", "HostKeyAlias=ssh.internal", "root@shell", "echo through")
+	got, err := h.try("", run(ssh...)...)
+	h.want("ssh with ProxyCommand", got, err, "through")
+}
+
+// state is all of the host that a tunneler changes.
+func (h *host) state() string {
+	h.t.Helper()
+	return h.run("ip", "-4", "route", "show", "table", "all") + h.run("ip", "rule") + h.run("nft", "list", "ruleset") + h.run("cat", "/etc/resolv.conf")
+}
+
+// testKilledAmongMany kills the tunneler while services come by the hundred.
+func testKilledAmongMany(t *testing.T, n *network, before string) {
+	h := *n.host
+	h.t = t
+	client := api.NewSocketClient(filepath.Join(n.dir, "C", "admin.sock"))
+	defer client.Close()
+	const many = 1000
+	add := func(from, to int) {
+		for i := from; i < to; i++ {
+			id := fmt.Sprintf("many-%d", i)
+			s := ginnel.Service{ID: ginnel.ServiceID(id), Intercept: &ginnel.Intercept{Addresses: []string{id + ".internal"}, Ports: []string{"80"}}}
+			if i%4 == 0 {
+				s.Intercept.Addresses = append(s.Intercept.Addresses, fmt.Sprintf("10.30.%d.%d", i/256, i%256))
+			}
+			if _, err := client.Services().Create(context.Background(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add(0, many/2)
+	addresses := func() map[string]string {
+		var kept struct {
+			Names []struct{ Name, Address string }
+		}
+		text, err := os.ReadFile(filepath.Join(n.dir, "names.json"))
+		if err == nil {
+			err = json.Unmarshal(text, &kept)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]string{}
+		for _, k := range kept.Names {
+			all[k.Name] = k.Address
+		}
+		return all
+	}
+	n.tunneler.kill() // in the middle: it has seen some of them
+	if h.state() == before {
+		t.Fatal("a killed tunneler left nothing: this tests nothing")
+	}
+	early := addresses()
+	if len(early) < 5 {
+		t.Fatalf("names.json has %d names", len(early))
+	}
+	n.startTunneler()
+	add(many/2, many)
+	terminator := ginnel.Terminator{Service: ginnel.ServiceID(fmt.Sprintf("many-%d", many-4)), Router: "egress", Address: "tcp:127.0.0.1:8080"}
+	if _, err := client.Terminators().Create(context.Background(), terminator); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{fmt.Sprintf("many-%d.internal", many-4), fmt.Sprintf("10.30.%d.%d", (many-4)/256, (many-4)%256)} {
+		h.until(name, func() error {
+			_, err := h.try("", "curl", "--silent", "--show-error", "--max-time", "10", "http://"+name+"/protocol")
+			return err
+		})
+	}
+	for name, address := range early {
+		if got := addresses()[name]; got != address {
+			t.Errorf("%s: got address %s, had %s before it was killed", name, got, address)
+		}
+	}
+	for i := 0; i < many; i += 97 {
+		got := strings.TrimSpace(h.run("dig", "+short", fmt.Sprintf("many-%d.internal", i)))
+		if a, err := netip.ParseAddr(got); err != nil || !netip.MustParsePrefix("100.64.0.0/10").Contains(a) {
+			t.Errorf("many-%d.internal: got %q", i, got)
+		}
+	}
+	state := h.state()
+	if got, want := strings.Count(state, "10.30."), 2*many/4; got != want { // one in the set, one in the rules
+		t.Errorf("%d mentions of real addresses, want %d", got, want)
+	}
+	got, err := h.try("", "curl", "--silent", "--show-error", "--max-time", "30", "http://web.internal/protocol")
+	h.want("an old service", got, err, "HTTP/1.1 web.internal")
+	n.tunneler.kill()
+	h.run("ginnel", "tunnel", "cleanup")
+	if got := h.state(); got != before {
+		t.Errorf("state after cleanup:\n%s\nbefore:\n%s", got, before)
+	}
+}
