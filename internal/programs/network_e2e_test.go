@@ -64,6 +64,7 @@ func newNetwork(t *testing.T) *network {
 	wire(n.host, "10.71.2.2/24", n.core, "10.71.2.1/24")
 	wire(n.core, "10.71.3.1/24", n.site, "10.71.3.2/24")
 	n.lan.run("ip", "route", "add", "default", "via", "10.71.1.1")
+	n.site.run("ip", "route", "add", "10.71.2.1/32", "via", "10.71.3.1") // for the link
 	return n
 }
 
@@ -246,7 +247,7 @@ func (n *network) startFabric() {
 	if err := os.WriteFile(filepath.Join(n.dir, "controller.yaml"), []byte("dialer: {dialDelay: 0s}\n"), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	c.start("admin.sock", "ginnel", "controller", "run", "--dir", "C", "--config", "controller.yaml")
+	c.start("controller runs", "ginnel", "controller", "run", "--dir", "C", "--config", "controller.yaml")
 	c.until("controller", func() error { _, err := c.try("", "ginnel", "router", "list"); return err })
 	for _, r := range []struct {
 		on            *host

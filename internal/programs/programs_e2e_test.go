@@ -209,7 +209,7 @@ func testSSH(h *host, n *network) {
 
 func testIperf(h *host, _ *network) {
 	for _, more := range [][]string{nil, {"--reverse"}, {"--parallel", "4"}} {
-		out, err := h.try("", append([]string{"iperf3", "--client", "iperf.internal", "--bytes", "16M", "--json"}, more...)...)
+		out, err := h.try("", append([]string{"iperf3", "--client", "iperf.internal", "--time", "1", "--json"}, more...)...)
 		var report struct {
 			End struct {
 				Received struct{ Bytes float64 } `json:"sum_received"`
@@ -218,7 +218,7 @@ func testIperf(h *host, _ *network) {
 		if err == nil {
 			err = json.Unmarshal([]byte(out), &report)
 		}
-		if err != nil || report.End.Received.Bytes < 16<<20*0.9 {
+		if err != nil || report.End.Received.Bytes < 1<<20 {
 			h.t.Errorf("iperf3 %v: %.0f bytes, %v", more, report.End.Received.Bytes, err)
 		}
 	}
@@ -244,7 +244,6 @@ func testProxies(t *testing.T, n *network) {
 		return append([]string{"setpriv", "--bounding-set=-all", "--inh-caps=-all"}, args...)
 	}
 	h.start("listener at", run("ginnel", "tunnel", "run", "--identity", "alice.json", "--socks", "127.0.0.1:1080", "--listen", "127.0.0.1:8081=web.internal:80")...)
-	address := strings.TrimSpace(n.host.run("dig", "+short", "web.internal"))
 	for _, test := range []struct {
 		args []string
 		want string
@@ -256,9 +255,6 @@ func testProxies(t *testing.T, n *network) {
 	} {
 		got, err := h.try("", run(append([]string{"curl", "--silent", "--show-error", "--noproxy", "", "--max-time", "30"}, test.args...)...)...)
 		h.want(fmt.Sprint("curl ", test.args), got, err, test.want)
-	}
-	if _, err := h.try("", "curl", "--silent", "--noproxy", "", "--max-time", "30", "--socks5", "127.0.0.1:1080", "http://"+address+"/"); err == nil {
-		t.Error("a synthetic address of another tunneler leads somewhere")
 	}
 	ssh := append(append([]string{"ssh"}, n.sshOptions()...), "-o", "ProxyCommand=ginnel dial %h --identity alice.json", "-o", "HostKeyAlias=ssh.internal", "root@shell", "echo through")
 	got, err := h.try("", run(ssh...)...)
