@@ -211,6 +211,7 @@ PasswordAuthentication no
 StrictModes no
 UsePAM no
 PidFile none
+SetEnv HOME=%[1]s
 Subsystem sftp internal-sftp
 `, n.dir)
 	for file, text := range map[string]string{"sshd_config": config, "known_hosts": "ssh.internal " + string(hostKey)} {
