@@ -26,6 +26,7 @@ import (
 const (
 	perfEdge    = "edge"
 	perfEgress  = "egress"
+	perfDistant = "distant" // the egress router of a far link: of two routers, the higher id dials
 	perfMachine = "client"
 	perfName    = "perf"
 )
@@ -39,7 +40,10 @@ func (f *fleet) network(dir, server string) (perf.Side, *sdk.Client, error) {
 
 // networkOver is network whose link may be far.
 func (f *fleet) networkOver(dir, server string, far bool) (perf.Side, *sdk.Client, error) {
-	n := benchNetwork{fleet: f, dir: dir, far: far}
+	n := benchNetwork{fleet: f, dir: dir, egress: perfEgress}
+	if far {
+		n.egress = perfDistant
+	}
 	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
 	defer cancel()
 	if err := n.startController(ctx); err != nil {
@@ -48,7 +52,7 @@ func (f *fleet) networkOver(dir, server string, far bool) (perf.Side, *sdk.Clien
 	defer n.client.Close()
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error { return n.startRouter(ctx, perfEdge) },
-		func(ctx context.Context) error { return n.startRouter(ctx, perfEgress) },
+		func(ctx context.Context) error { return n.startRouter(ctx, n.egress) },
 		func(ctx context.Context) error { return n.describe(ctx, server) },
 		n.await,
 		n.startTunnelers,
@@ -73,7 +77,7 @@ func (f *fleet) networkOver(dir, server string, far bool) (perf.Side, *sdk.Clien
 type benchNetwork struct {
 	fleet     *fleet
 	dir       string
-	far       bool // the egress router is reached over a shaper
+	egress    string // perfDistant: a shaper lies before it
 	client    *api.Client
 	processes []*perf.Process
 	identity  *sdk.Identity
@@ -127,7 +131,7 @@ func (n *benchNetwork) startRouter(ctx context.Context, name string) error {
 		return err
 	}
 	reached := listen
-	if n.far && name == perfEgress {
+	if name == perfDistant {
 		if reached, err = n.fleet.shaper(listen); err != nil {
 			return err
 		}
@@ -168,7 +172,7 @@ func (n *benchNetwork) describe(ctx context.Context, server string) error {
 	if err := n.client.Policies().Delete(ctx, "all-edge-routers"); err != nil {
 		return err
 	}
-	if _, err := n.client.Links().Create(ctx, ginnel.LinkSpec{A: perfEdge, B: perfEgress}); err != nil {
+	if _, err := n.client.Links().Create(ctx, ginnel.LinkSpec{A: perfEdge, B: ginnel.RouterID(n.egress)}); err != nil {
 		return err
 	}
 	if _, err := n.client.Services().Create(ctx, ginnel.Service{ID: perfName, Intercept: &ginnel.Intercept{
@@ -177,7 +181,7 @@ func (n *benchNetwork) describe(ctx context.Context, server string) error {
 		return err
 	}
 	if _, err := n.client.Terminators().Create(ctx, ginnel.Terminator{
-		Service: perfName, Router: perfEgress, Address: ginnel.Address("tcp:" + server),
+		Service: perfName, Router: ginnel.RouterID(n.egress), Address: ginnel.Address("tcp:" + server),
 	}); err != nil {
 		return err
 	}
@@ -283,7 +287,7 @@ func (n *benchNetwork) checkPath(ctx context.Context) error {
 	return until(ctx, "a circuit", func() (bool, error) {
 		circuits, err := n.client.ListCircuits(ctx)
 		for _, c := range circuits {
-			if want := []ginnel.RouterID{perfEdge, perfEgress}; !slices.Equal(c.Path, want) {
+			if want := []ginnel.RouterID{perfEdge, ginnel.RouterID(n.egress)}; !slices.Equal(c.Path, want) {
 				return false, fmt.Errorf("it goes over %v, want %v", c.Path, want)
 			}
 		}

@@ -16,6 +16,11 @@ const (
 	// minRound is the shortest round trip that growth reckons with: below it the
 	// scheduler's pauses, not the wire, set the pace.
 	minRound = time.Millisecond
+	// easyWindow is how far a window grows even while its turns take easyRound: on
+	// a busy machine many circuits wait long for theirs, and who got one early
+	// would grow, and get more of them, while the others stay small.
+	easyWindow = 256 << 10
+	easyRound  = 50 * time.Millisecond
 	// shrinkAfter is the time between two grants that halves the window.
 	shrinkAfter = 5 * time.Second
 )
@@ -119,6 +124,9 @@ func (w *Window) Consume(now time.Time, n int, rtt time.Duration) (limit uint64,
 // stand waiting show that the reader sets the pace: no growth then.
 func (w *Window) resize(took, rtt time.Duration) {
 	drained := w.received-w.consumed <= uint64(w.size/2)
+	if w.size < easyWindow {
+		rtt = max(rtt, easyRound)
+	}
 	switch {
 	case took <= rtt+rtt/2 && drained && 2*w.size <= w.most:
 		if more := w.size; w.budget.Take(more) {
