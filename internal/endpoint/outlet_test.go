@@ -233,6 +233,33 @@ func TestOutletOfADeadProgram(t *testing.T) {
 	}
 }
 
+// Another goroutine closes the socket between a long record and a short one.
+func TestOutletOfASocketThatWasClosed(t *testing.T) {
+	client, host, step := pair(t, newTrust(t), config())
+	ours, program := sockets(t)
+	over := make(chan error, 1)
+	go func() {
+		_, err := host.WriteTo(ours)
+		over <- err
+	}()
+	await(t, "what comes goes to the socket", host.stream.hasOutlet)
+	for _, size := range []int{1000, 10} {
+		if _, err := client.Write(make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+		step()
+		if size == 1000 {
+			if _, err := io.ReadFull(program, make([]byte, size)); err != nil {
+				t.Fatal(err)
+			}
+			_ = ours.Close()
+		}
+	}
+	if err := <-over; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("WriteTo() = %v", err)
+	}
+}
+
 // The other end asks for new keys while our Write waits for room: the reading
 // goroutine does not wait for it, and the keys change with the next record.
 func TestKeyUpdateWhileAWriteWaits(t *testing.T) {

@@ -76,7 +76,7 @@ func (s *Socket) tryRead(fd uintptr) bool {
 
 // TryWrite writes what the socket takes at once: 0 and no error when it is full.
 func (s *Socket) TryWrite(p []byte) (int, error) {
-	s.out = p
+	s.out, s.written, s.writeErr = p, 0, nil // a closed socket is not tried at all
 	err := s.conn.Write(s.writing)
 	s.out = nil
 	if err == nil {
@@ -86,7 +86,6 @@ func (s *Socket) TryWrite(p []byte) (int, error) {
 }
 
 func (s *Socket) tryWrite(fd uintptr) bool {
-	s.written, s.writeErr = 0, nil
 	for s.written < len(s.out) {
 		n, err := writeNow(int(fd), s.out[s.written:])
 		switch {

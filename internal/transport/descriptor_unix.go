@@ -79,7 +79,7 @@ func (d *descriptor) tryRead(fd uintptr) bool {
 }
 
 func (d *descriptor) write(p []byte) (int, error) {
-	d.out = p
+	d.out, d.written, d.writeErr = p, 0, nil // a closed socket is not tried at all
 	err := d.conn.Write(d.writeOnce)
 	d.out = nil
 	if err == nil {
