@@ -32,4 +32,9 @@
 // All methods of a Stream and a Conn may be called from any goroutine. Frame is
 // called by the goroutine that reads the hop's connection; it never waits. A
 // handshake runs on a goroutine of its own, which ends with the stream.
+//
+// Behind the handshake a Conn makes and opens the TLS records itself. While WriteTo
+// serves a TCP connection that takes what comes, Frame opens records and writes
+// them there, under the lock of the stream; when the socket is full, the goroutine in
+// WriteTo takes over what is left and what comes, and hands back when nothing waits.
 package endpoint

@@ -36,6 +36,7 @@
 //	Run              frames, until it ends; from here on the peer's pings are
 //	                 answered, so let nothing come between
 //
-// Buffers come from pools and are given back when empty: an idle connection
-// holds only what crypto/tls keeps and a small read buffer.
+// Behind the handshake frames go in records of package record, opened where they
+// were read. Buffers come from pools and are given back when empty: an idle
+// connection holds its keys and none of them.
 package transport
