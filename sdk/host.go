@@ -358,7 +358,7 @@ func (s *hosted) up() (*Conn, []byte, error) {
 	in := Incoming{
 		Service: s.l.service, Circuit: ginnel.CircuitID(s.m.GetCircuit()),
 		Client: ginnel.IdentityID(s.ticket.GetClient()), Terminator: ginnel.TerminatorID(s.m.GetTerminator()),
-		Source: s.m.GetSource(), Destination: s.m.GetDestination(),
+		Source: s.ticket.GetSource(), Destination: s.ticket.GetDestination(),
 	}
 	var backend io.Closer
 	if s.l.opts.Connect != nil {

@@ -392,6 +392,7 @@ func (w *world) dial(c *fakeConn, id uint64, s *wire.Signed) {
 		Network: "test.example", Circuit: rand.Text(), Service: d.GetService(), Client: c.conn.Peer().ID,
 		PeerRole: "identity", Peer: host.host, Terminator: terminator, Router: host.conn.r.id,
 		DialHash: pki.DialHash(s.GetPayload()), Issued: time.Now().UnixNano(),
+		Source: d.GetSource(), Destination: d.GetDestination(),
 	}
 	if mangle != nil {
 		mangle(t)
@@ -406,7 +407,7 @@ func (w *world) dial(c *fakeConn, id uint64, s *wire.Signed) {
 	w.circuits[t.GetCircuit()] = x
 	w.mu.Unlock()
 	w.route(c, id, host.conn, t, x, &wire.HostDial{
-		Generation: 1, Early: d.GetEarly(), DeadlineMs: d.GetDeadlineMs(), Source: d.GetSource(), Destination: d.GetDestination(),
+		Generation: 1, Early: d.GetEarly(), DeadlineMs: d.GetDeadlineMs(),
 	})
 }
 

@@ -4,18 +4,14 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/dns"
 	"github.com/ginnel/ginnel/internal/hostdns"
 	"github.com/ginnel/ginnel/internal/intercept"
@@ -31,6 +27,7 @@ to unchanged programs, until it is interrupted.
   ginnel tunnel run --identity alice.json --listen 127.0.0.1:5432=db.internal:5432
   ginnel tunnel run --identity alice.json --listen udp:127.0.0.1:5300=dns.internal:53
   ginnel tunnel run --identity bob.json --host web=tcp:127.0.0.1:8080
+  ginnel tunnel run --identity bob.json --forward lan=10.20.0.0/16:22,*.corp.example:80-443
   ginnel tunnel run --identity alice.json --dns 127.0.0.1:53 --zone internal --intercept --host-dns auto
 
 --intercept takes every connection to a service, by name or by real address. It
@@ -53,8 +50,8 @@ type tunnelFlags struct {
 	identity, dns, socks, synthetic, state, metrics string
 	hostDNS                                         string
 	listens, zones, upstreams, hosts                []string
-	gateways                                        []string
-	intercept, parallel, resume                     bool
+	gateways, forwards                              []string
+	intercept, parallel, resume, proxyHeader        bool
 
 	check *sdk.HealthCheck // of what is hosted; nil: none
 }
@@ -78,6 +75,9 @@ func newTunnelRunCmd() *cobra.Command {
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "HOST:PORT of a resolver for all other names")
 	flags.BoolVar(&f.parallel, "upstream-parallel", false, "ask all upstreams at once, not the next when one is silent")
 	flags.StringArrayVar(&f.hosts, "host", nil, "SERVICE=tcp:HOST:PORT or SERVICE=udp:HOST:PORT: host a service at an address")
+	flags.StringArrayVar(&f.forwards, "forward", nil, "SERVICE=HOSTS:PORTS,...: host a service at what is asked for, where a rule allows that; "+
+		"udp: before the first rule for datagrams")
+	flags.BoolVar(&f.proxyHeader, "proxy-header", false, "tell hosted TCP servers the program's address (PROXY protocol, version 2)")
 	flags.BoolVar(&f.intercept, "intercept", false, "take connections to the addresses of services")
 	flags.StringArrayVar(&f.gateways, "gateway", nil, "a prefix of other hosts that are intercepted as well, when they route the addresses here")
 	flags.StringVar(&f.synthetic, "range", "", "range of the addresses of names (default "+dns.DefaultRange().String()+")")
@@ -101,13 +101,6 @@ func newTunnelRunCmd() *cobra.Command {
 		return runTunnel(cmd, f, stderrLog(cmd, level))
 	}
 	return cmd
-}
-
-// hostFlag is a service to host, and where.
-type hostFlag struct {
-	service ginnel.ServiceID
-	address ginnel.Address
-	check   *sdk.HealthCheck // nil: none
 }
 
 // config reads the flags; all that can be wrong with them is found here.
@@ -154,20 +147,12 @@ func (f tunnelFlags) config() (tunnel.Config, []hostFlag, error) {
 		}
 		cfg.Proxies = append(cfg.Proxies, tunnel.Proxy{Listen: listen, Target: target})
 	}
-	var hosts []hostFlag
-	for _, text := range f.hosts {
-		service, at, _ := strings.Cut(text, "=")
-		address, err := ginnel.ParseAddress(at, false, "tcp", "udp")
-		if err == nil {
-			err = ginnel.CheckName(service)
-		}
-		if err != nil {
-			return cfg, nil, usagef("--host %s: want SERVICE=tcp:HOST:PORT or SERVICE=udp:HOST:PORT: %s", text, err)
-		}
-		hosts = append(hosts, hostFlag{ginnel.ServiceID(service), address, f.check})
+	hosts, err := f.hosted()
+	if err != nil {
+		return cfg, nil, err
 	}
 	if f.dns == "" && f.socks == "" && len(f.listens) == 0 && len(hosts) == 0 && !f.intercept {
-		return cfg, nil, withHint(usagef("nothing to do"), "give --dns, --socks, --listen, --host or --intercept")
+		return cfg, nil, withHint(usagef("nothing to do"), "give --dns, --socks, --listen, --host, --forward or --intercept")
 	}
 	return cfg, hosts, nil
 }
@@ -206,7 +191,7 @@ func runTunnel(cmd *cobra.Command, f tunnelFlags, log *slog.Logger) error {
 	if err := said(cmd, tunnelAddresses(t, metrics), tunnelLine(t, metrics, hosts)); err != nil {
 		return err
 	}
-	return runParts(cmd.Context(), client, t, hosts, tunnel.ForwardConfig{Dialer: dialer, Log: log})
+	return runParts(cmd.Context(), client, t, hosts, tunnel.ForwardConfig{Dialer: dialer, ProxyHeader: f.proxyHeader, Log: log})
 }
 
 // tunnelStarted is what a tunneler says once it listens.
@@ -238,31 +223,9 @@ func tunnelLine(t *tunnel.Tunnel, m *metricsServer, hosts []hostFlag) string {
 		parts = append(parts, "metrics at "+m.Address())
 	}
 	for _, h := range hosts {
-		parts = append(parts, fmt.Sprintf("hosting %s at %s", h.service, h.address))
+		parts = append(parts, h.String())
 	}
 	return "tunneler runs: " + strings.Join(parts, ", ")
-}
-
-// runParts runs a tunneler and what it hosts until ctx ends, or one of them does.
-func runParts(ctx context.Context, client *sdk.Client, t *tunnel.Tunnel, hosts []hostFlag, forward tunnel.ForwardConfig) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	problems := make([]error, len(hosts)+1)
-	var running sync.WaitGroup
-	start := func(i int, run func() error) {
-		running.Go(func() {
-			problems[i] = run()
-			cancel()
-		})
-	}
-	start(0, func() error { return t.Run(ctx) })
-	for i, h := range hosts {
-		start(i+1, func() error {
-			return tunnel.Host(ctx, client, h.service, h.address, sdk.ListenOptions{Check: h.check}, forward)
-		})
-	}
-	running.Wait()
-	return errors.Join(problems...)
 }
 
 func newTunnelCleanupCmd() *cobra.Command {

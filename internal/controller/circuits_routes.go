@@ -96,14 +96,12 @@ func (s *setup) route(a circuit.SendRoute) *wire.Message {
 	}
 	if a.Position == len(a.Path.Routers)-1 {
 		r.Egress = &wire.Egress{
-			Terminator:  string(a.Terminator.ID),
-			Service:     string(s.decision.service),
-			Ticket:      s.attempt.ticket,
-			Early:       s.early,
-			ConnectMs:   milliseconds(a.Connect),
-			Resume:      s.resume != nil,
-			Source:      s.source,
-			Destination: s.destination,
+			Terminator: string(a.Terminator.ID),
+			Service:    string(s.decision.service),
+			Ticket:     s.attempt.ticket,
+			Early:      s.early,
+			ConnectMs:  milliseconds(a.Connect),
+			Resume:     s.resume != nil,
 		}
 	}
 	return &wire.Message{Body: &wire.Message_Route{Route: r}}

@@ -25,13 +25,11 @@ type setup struct {
 	decision decision
 	service  ginnel.Service
 	query    terminator.Query
-	// early bytes for the far end, and what it is told of the program.
-	early               []byte
-	source, destination string
-	explain             bool
-	deadline            time.Time
-	resume              *resumption // nil: it is a dial
-	timing              timing
+	early    []byte // bytes for the far end
+	explain  bool
+	deadline time.Time
+	resume   *resumption // nil: it is a dial
+	timing   timing
 
 	machine *circuit.Setup
 	due     time.Time // the machine's deadline; while it is in deadlines, at place

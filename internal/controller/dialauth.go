@@ -106,14 +106,14 @@ func (cs *circuits) readDial(request *wire.DialRequest) reader {
 			network: cs.c.network, circuit: s.decision.circuit, service: service.ID, client: client.ID,
 			dialHash: pki.DialHash(request.GetDial().GetPayload()), revision: r.Revision(),
 			protocol: ginnel.Protocol(d.GetProtocol()), idle: time.Duration(service.IdleTimeout),
+			source: d.GetSource(), destination: d.GetDestination(),
 		}
 		s.service = service
 		s.query = terminator.Query{
 			Strategy: service.Strategy, Instance: d.GetInstance(), Sticky: ginnel.TerminatorID(d.GetSticky()),
 			Protocol: s.decision.protocol,
 		}
-		s.early, s.source, s.destination = d.GetEarly(), d.GetSource(), d.GetDestination()
-		s.explain = d.GetExplain()
+		s.early, s.explain = d.GetEarly(), d.GetExplain()
 		s.deadline = deadline(s.timing.received, d.GetDeadlineMs())
 		return nil
 	}

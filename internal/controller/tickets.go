@@ -23,6 +23,8 @@ type decision struct {
 	revision store.Revision // of the store that the decision was made from
 	protocol ginnel.Protocol
 	idle     time.Duration // of a circuit of datagrams; 0: the default of its ends
+	// source and destination are what the client says of its program.
+	source, destination string
 }
 
 // ticket signs the ticket of an attempt at a terminator.
@@ -42,5 +44,6 @@ func (d decision) ticket(c *pki.Credential, t ginnel.Terminator, now time.Time) 
 		Issued:     now.UnixNano(),
 		Protocol:   string(d.protocol),
 		IdleMs:     uint32(d.idle.Milliseconds()),
+		Source:     d.source, Destination: d.destination,
 	})
 }

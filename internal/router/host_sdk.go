@@ -44,7 +44,7 @@ func (rt *routing) hostDial(ctx context.Context, r *row) ([]byte, *ginnel.DialEr
 		Terminator: e.GetTerminator(), Service: e.GetService(), Ticket: e.GetTicket(), Early: e.GetEarly(),
 		DeadlineMs: uint32(max(1, time.Until(deadline).Milliseconds())),
 		SendLabel:  uint32(r.sides[1].arrive), ArriveLabel: uint32(r.sides[1].send),
-		Resume: e.GetResume(), Source: e.GetSource(), Destination: e.GetDestination(),
+		Resume: e.GetResume(),
 	}
 	var id uint64
 	answer, err := conn.Exchange(ctx, &wire.Message{Body: &wire.Message_HostDial{HostDial: dial}}, func(n uint64) { id = n })

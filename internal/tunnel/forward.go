@@ -24,6 +24,7 @@ type ForwardConfig struct {
 	DialTimeout time.Duration // 0: 5 s
 	Grace       time.Duration // left to connections when Forward ends; 0: none
 	Dialer      net.Dialer    // opens the connections to addresses
+	ProxyHeader bool          // a hosted TCP server is told the program's address (PROXY protocol)
 	Log         *slog.Logger  // nil: nothing is logged
 	// Connect gives the connection that an accepted one is joined to. Nil: one to
 	// the address.
@@ -38,24 +39,29 @@ func Forward(ctx context.Context, listener net.Listener, address ginnel.Address,
 	if _, err := ginnel.ParseAddress(string(address), false, "tcp", "udp"); err != nil {
 		return errors.Join(fmt.Errorf("forward: %w", err), listener.Close())
 	}
-	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	connect := cfg.Connect
-	if connect == nil {
-		connect = func(ctx context.Context, _ net.Conn) (net.Conn, error) { return connectBy(ctx, &cfg.Dialer, address) }
+	if cfg.Connect == nil {
+		cfg.Connect = func(ctx context.Context, _ net.Conn) (net.Conn, error) { return connectBy(ctx, &cfg.Dialer, address) }
 	}
+	return forward(ctx, listener, string(address), cfg)
+}
+
+// forward connects each connection that listener accepts by cfg.Connect. name
+// says where to, for errors and logs.
+func forward(ctx context.Context, listener net.Listener, name string, cfg ForwardConfig) error {
+	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	f := &frontEnd{
-		name:     "forward to " + string(address),
+		name:     "forward to " + name,
 		listener: listener,
 		limit:    cmp.Or(cfg.Connections, 1024),
 		grace:    cfg.Grace,
 		log:      log,
 		serve: func(ctx context.Context, fabric net.Conn) {
 			dialCtx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.DialTimeout, 5*time.Second))
-			program, err := connect(dialCtx, fabric)
+			program, err := cfg.Connect(dialCtx, fabric)
 			cancel()
 			if err != nil {
 				splice.Abort(fabric)
-				log.Info("connection to the hosted address failed", "address", address, "err", err)
+				log.Info("connection to the hosted address failed", "address", name, "err", err)
 				return
 			}
 			if flow, ok := fabric.(datagram.Flow); ok {

@@ -78,8 +78,43 @@ func Host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, add
 		check.Address = address
 		opts.Check = &check
 	}
-	opts.Connect = func(ctx context.Context, _ sdk.Incoming) (io.Closer, error) {
+	protocol := ginnel.Protocol(address.Scheme())
+	if protocol == ginnel.UDP && strings.HasSuffix(string(address), ":53") {
+		opts.Answered = answeredTime
+	}
+	fixed := func(sdk.Incoming) (ginnel.Address, error) { return address, nil }
+	return host(ctx, client, service, protocol, string(address), opts, cfg, fixed)
+}
+
+// HostRequested hosts service by a client until ctx ends: what comes is forwarded
+// to where the client says that its program wants to go, by protocol, if allow
+// has it; else the dial fails with what Allow.Check gives.
+func HostRequested(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, protocol ginnel.Protocol, allow Allow, opts sdk.ListenOptions, cfg ForwardConfig) error {
+	if opts.Check != nil && opts.Check.Address == "" {
+		return fmt.Errorf("host %s: a check needs an address: this service has none of its own", service)
+	}
+	requested := func(in sdk.Incoming) (ginnel.Address, error) {
+		if err := allow.Check(in.Destination); err != nil {
+			return "", err
+		}
+		return ginnel.Address(string(protocol) + ":" + in.Destination), nil
+	}
+	return host(ctx, client, service, protocol, "what "+string(service)+" is asked for", opts, cfg, requested)
+}
+
+// host hosts service by a client: what comes is forwarded to the address that
+// where gives for it; name stands for that in errors and logs.
+func host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, protocol ginnel.Protocol, name string,
+	opts sdk.ListenOptions, cfg ForwardConfig, where func(sdk.Incoming) (ginnel.Address, error)) error {
+	opts.Connect = func(ctx context.Context, in sdk.Incoming) (io.Closer, error) {
+		address, err := where(in)
+		if err != nil {
+			return nil, err
+		}
 		conn, err := connectBy(ctx, &cfg.Dialer, address)
+		if err == nil && cfg.ProxyHeader && address.Scheme() == "tcp" {
+			err = writeProxyHeader(ctx, conn, in.Source)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -93,20 +128,17 @@ func Host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, add
 		}
 		return nil, fmt.Errorf("BUG: connection of %s without its backend", service)
 	}
-	listener, err := listen(client, service, address, opts)
+	listener, err := listen(client, service, protocol, opts)
 	if err != nil {
 		return fmt.Errorf("host %s: %w", service, err)
 	}
-	return Forward(ctx, listener, address, cfg)
+	return forward(ctx, listener, name, cfg)
 }
 
-// listen hosts service for what is carried to address.
-func listen(client *sdk.Client, service ginnel.ServiceID, address ginnel.Address, opts sdk.ListenOptions) (net.Listener, error) {
-	if address.Scheme() != string(ginnel.UDP) {
-		return client.Listen(string(service), opts)
+// listen hosts service for what protocol carries.
+func listen(client *sdk.Client, service ginnel.ServiceID, protocol ginnel.Protocol, opts sdk.ListenOptions) (net.Listener, error) {
+	if protocol == ginnel.UDP {
+		return client.ListenPacket(string(service), opts)
 	}
-	if strings.HasSuffix(string(address), ":53") {
-		opts.Answered = answeredTime
-	}
-	return client.ListenPacket(string(service), opts)
+	return client.Listen(string(service), opts)
 }

@@ -1838,21 +1838,24 @@ func (x *Attach) GetSequence() uint64 {
 // Ticket is signed by a controller, domain "ginnel/ticket/1", and given to both
 // endpoints.
 type Ticket struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Network       string                 `protobuf:"bytes,2,opt,name=network,proto3" json:"network,omitempty"`
-	Circuit       string                 `protobuf:"bytes,3,opt,name=circuit,proto3" json:"circuit,omitempty"`
-	Service       string                 `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
-	Client        string                 `protobuf:"bytes,5,opt,name=client,proto3" json:"client,omitempty"`
-	PeerRole      string                 `protobuf:"bytes,6,opt,name=peer_role,json=peerRole,proto3" json:"peer_role,omitempty"`
-	Peer          string                 `protobuf:"bytes,7,opt,name=peer,proto3" json:"peer,omitempty"`
-	Terminator    string                 `protobuf:"bytes,8,opt,name=terminator,proto3" json:"terminator,omitempty"`
-	Router        string                 `protobuf:"bytes,9,opt,name=router,proto3" json:"router,omitempty"`                      // egress at the time of the dial
-	DialHash      []byte                 `protobuf:"bytes,10,opt,name=dial_hash,json=dialHash,proto3" json:"dial_hash,omitempty"` // SHA-256 of the Dial's payload
-	Revision      int64                  `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"`                // store revision of the decision
-	Issued        int64                  `protobuf:"varint,12,opt,name=issued,proto3" json:"issued,omitempty"`
-	Protocol      string                 `protobuf:"bytes,13,opt,name=protocol,proto3" json:"protocol,omitempty"`            // what the circuit carries; empty: tcp
-	IdleMs        uint32                 `protobuf:"varint,14,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"` // of datagrams: after how long without one an end closes; 0: its default
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Version    uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Network    string                 `protobuf:"bytes,2,opt,name=network,proto3" json:"network,omitempty"`
+	Circuit    string                 `protobuf:"bytes,3,opt,name=circuit,proto3" json:"circuit,omitempty"`
+	Service    string                 `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
+	Client     string                 `protobuf:"bytes,5,opt,name=client,proto3" json:"client,omitempty"`
+	PeerRole   string                 `protobuf:"bytes,6,opt,name=peer_role,json=peerRole,proto3" json:"peer_role,omitempty"`
+	Peer       string                 `protobuf:"bytes,7,opt,name=peer,proto3" json:"peer,omitempty"`
+	Terminator string                 `protobuf:"bytes,8,opt,name=terminator,proto3" json:"terminator,omitempty"`
+	Router     string                 `protobuf:"bytes,9,opt,name=router,proto3" json:"router,omitempty"`                      // egress at the time of the dial
+	DialHash   []byte                 `protobuf:"bytes,10,opt,name=dial_hash,json=dialHash,proto3" json:"dial_hash,omitempty"` // SHA-256 of the Dial's payload
+	Revision   int64                  `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"`                // store revision of the decision
+	Issued     int64                  `protobuf:"varint,12,opt,name=issued,proto3" json:"issued,omitempty"`
+	Protocol   string                 `protobuf:"bytes,13,opt,name=protocol,proto3" json:"protocol,omitempty"`            // what the circuit carries; empty: tcp
+	IdleMs     uint32                 `protobuf:"varint,14,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"` // of datagrams: after how long without one an end closes; 0: its default
+	// What the Dial says, signed once more so that no router between can change it.
+	Source        string `protobuf:"bytes,15,opt,name=source,proto3" json:"source,omitempty"`
+	Destination   string `protobuf:"bytes,16,opt,name=destination,proto3" json:"destination,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1983,6 +1986,20 @@ func (x *Ticket) GetIdleMs() uint32 {
 		return x.IdleMs
 	}
 	return 0
+}
+
+func (x *Ticket) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Ticket) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
 }
 
 // Token is what an operator carries to an enrollee; domain "ginnel/token/1",
@@ -3791,8 +3808,6 @@ type Egress struct {
 	Early         []byte                 `protobuf:"bytes,4,opt,name=early,proto3" json:"early,omitempty"`
 	ConnectMs     uint32                 `protobuf:"varint,5,opt,name=connect_ms,json=connectMs,proto3" json:"connect_ms,omitempty"`
 	Resume        bool                   `protobuf:"varint,6,opt,name=resume,proto3" json:"resume,omitempty"` // the endpoint exists: give it a new path
-	Source        string                 `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
-	Destination   string                 `protobuf:"bytes,8,opt,name=destination,proto3" json:"destination,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3867,20 +3882,6 @@ func (x *Egress) GetResume() bool {
 		return x.Resume
 	}
 	return false
-}
-
-func (x *Egress) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
-func (x *Egress) GetDestination() string {
-	if x != nil {
-		return x.Destination
-	}
-	return ""
 }
 
 // RouteConnecting confirms an egress Route at once, before its RouteResult.
@@ -4774,8 +4775,6 @@ type HostDial struct {
 	SendLabel     uint32                 `protobuf:"fixed32,8,opt,name=send_label,json=sendLabel,proto3" json:"send_label,omitempty"`
 	ArriveLabel   uint32                 `protobuf:"fixed32,9,opt,name=arrive_label,json=arriveLabel,proto3" json:"arrive_label,omitempty"`
 	Resume        bool                   `protobuf:"varint,10,opt,name=resume,proto3" json:"resume,omitempty"`
-	Source        string                 `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"`
-	Destination   string                 `protobuf:"bytes,12,opt,name=destination,proto3" json:"destination,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4878,20 +4877,6 @@ func (x *HostDial) GetResume() bool {
 		return x.Resume
 	}
 	return false
-}
-
-func (x *HostDial) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
-func (x *HostDial) GetDestination() string {
-	if x != nil {
-		return x.Destination
-	}
-	return ""
 }
 
 type HostDialResult struct {
@@ -5390,7 +5375,7 @@ const file_ginnel_proto_rawDesc = "" +
 	"\x06Attach\x12+\n" +
 	"\x06ticket\x18\x01 \x01(\v2\x13.ginnel.wire.SignedR\x06ticket\x12\x16\n" +
 	"\x06router\x18\x02 \x01(\tR\x06router\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xf7\x02\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xb1\x03\n" +
 	"\x06Ticket\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\anetwork\x18\x02 \x01(\tR\anetwork\x12\x18\n" +
@@ -5408,7 +5393,9 @@ const file_ginnel_proto_rawDesc = "" +
 	"\brevision\x18\v \x01(\x03R\brevision\x12\x16\n" +
 	"\x06issued\x18\f \x01(\x03R\x06issued\x12\x1a\n" +
 	"\bprotocol\x18\r \x01(\tR\bprotocol\x12\x17\n" +
-	"\aidle_ms\x18\x0e \x01(\rR\x06idleMs\"\xbc\x01\n" +
+	"\aidle_ms\x18\x0e \x01(\rR\x06idleMs\x12\x16\n" +
+	"\x06source\x18\x0f \x01(\tR\x06source\x12 \n" +
+	"\vdestination\x18\x10 \x01(\tR\vdestination\"\xbc\x01\n" +
 	"\x05Token\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x0e\n" +
@@ -5566,7 +5553,7 @@ const file_ginnel_proto_rawDesc = "" +
 	"\x06egress\x18\f \x01(\v2\x13.ginnel.wire.EgressR\x06egress\"P\n" +
 	"\aIngress\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12+\n" +
-	"\x06ticket\x18\x02 \x01(\v2\x13.ginnel.wire.SignedR\x06ticket\"\xf6\x01\n" +
+	"\x06ticket\x18\x02 \x01(\v2\x13.ginnel.wire.SignedR\x06ticket\"\xbc\x01\n" +
 	"\x06Egress\x12\x1e\n" +
 	"\n" +
 	"terminator\x18\x01 \x01(\tR\n" +
@@ -5576,9 +5563,7 @@ const file_ginnel_proto_rawDesc = "" +
 	"\x05early\x18\x04 \x01(\fR\x05early\x12\x1d\n" +
 	"\n" +
 	"connect_ms\x18\x05 \x01(\rR\tconnectMs\x12\x16\n" +
-	"\x06resume\x18\x06 \x01(\bR\x06resume\x12\x16\n" +
-	"\x06source\x18\a \x01(\tR\x06source\x12 \n" +
-	"\vdestination\x18\b \x01(\tR\vdestination\"K\n" +
+	"\x06resume\x18\x06 \x01(\bR\x06resume\"K\n" +
 	"\x0fRouteConnecting\x12\x18\n" +
 	"\acircuit\x18\x01 \x01(\tR\acircuit\x12\x1e\n" +
 	"\n" +
@@ -5650,7 +5635,7 @@ const file_ginnel_proto_rawDesc = "" +
 	" \x01(\tR\x06sticky\"G\n" +
 	"\bServices\x12'\n" +
 	"\x04page\x18\x01 \x01(\v2\x13.ginnel.wire.SignedR\x04page\x12\x12\n" +
-	"\x04edge\x18\x02 \x01(\x04R\x04edge\"\xf6\x02\n" +
+	"\x04edge\x18\x02 \x01(\x04R\x04edge\"\xbc\x02\n" +
 	"\bHostDial\x12\x18\n" +
 	"\acircuit\x18\x01 \x01(\tR\acircuit\x12\x1e\n" +
 	"\n" +
@@ -5668,9 +5653,7 @@ const file_ginnel_proto_rawDesc = "" +
 	"send_label\x18\b \x01(\aR\tsendLabel\x12!\n" +
 	"\farrive_label\x18\t \x01(\aR\varriveLabel\x12\x16\n" +
 	"\x06resume\x18\n" +
-	" \x01(\bR\x06resume\x12\x16\n" +
-	"\x06source\x18\v \x01(\tR\x06source\x12 \n" +
-	"\vdestination\x18\f \x01(\tR\vdestination\"V\n" +
+	" \x01(\bR\x06resume\"V\n" +
 	"\x0eHostDialResult\x12\x14\n" +
 	"\x05early\x18\x01 \x01(\fR\x05early\x12.\n" +
 	"\afailure\x18\x02 \x01(\v2\x14.ginnel.wire.FailureR\afailure\"\x93\x01\n" +

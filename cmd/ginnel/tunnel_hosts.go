@@ -1,0 +1,106 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/tunnel"
+	"github.com/ginnel/ginnel/sdk"
+)
+
+// hostFlag is a service to host, and where.
+type hostFlag struct {
+	service ginnel.ServiceID
+	address ginnel.Address
+	check   *sdk.HealthCheck // nil: none
+
+	// Instead of at an address, at what was asked for, where allow has it.
+	requested ginnel.Protocol // empty: at the address
+	allow     *tunnel.Allow
+}
+
+// String says what is hosted where.
+func (h hostFlag) String() string {
+	if h.requested != "" {
+		return fmt.Sprintf("hosting %s at what is asked for", h.service)
+	}
+	return fmt.Sprintf("hosting %s at %s", h.service, h.address)
+}
+
+// run hosts the service until ctx ends.
+func (h hostFlag) run(ctx context.Context, client *sdk.Client, forward tunnel.ForwardConfig) error {
+	if h.requested != "" {
+		return tunnel.HostRequested(ctx, client, h.service, h.requested, *h.allow, sdk.ListenOptions{}, forward)
+	}
+	return tunnel.Host(ctx, client, h.service, h.address, sdk.ListenOptions{Check: h.check}, forward)
+}
+
+// hosted reads the flags --host and --forward.
+func (f tunnelFlags) hosted() ([]hostFlag, error) {
+	var hosts []hostFlag
+	for _, text := range f.hosts {
+		service, at, _ := strings.Cut(text, "=")
+		address, err := ginnel.ParseAddress(at, false, "tcp", "udp")
+		if err == nil {
+			err = ginnel.CheckName(service)
+		}
+		if err != nil {
+			return nil, usagef("--host %s: want SERVICE=tcp:HOST:PORT or SERVICE=udp:HOST:PORT: %s", text, err)
+		}
+		hosts = append(hosts, hostFlag{service: ginnel.ServiceID(service), address: address, check: f.check})
+	}
+	for _, text := range f.forwards {
+		h, err := parseForward(text)
+		if err != nil {
+			return nil, usagef("--forward %s: want SERVICE=HOSTS:PORTS[,HOSTS:PORTS...]: %s", text, err)
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts, nil
+}
+
+// parseForward reads a --forward: SERVICE=RULE,... with tcp: or udp: before the first rule.
+func parseForward(text string) (h hostFlag, err error) {
+	service, rules, _ := strings.Cut(text, "=")
+	if err := ginnel.CheckName(service); err != nil {
+		return h, err
+	}
+	h.service, h.requested = ginnel.ServiceID(service), ginnel.TCP
+	if rest, ok := strings.CutPrefix(rules, "tcp:"); ok {
+		rules = rest
+	} else if rest, ok := strings.CutPrefix(rules, "udp:"); ok {
+		rules, h.requested = rest, ginnel.UDP
+	}
+	allow, err := tunnel.ParseAllow(strings.Split(rules, ","))
+	h.allow = &allow
+	return h, err
+}
+
+// runParts runs a tunneler and what it hosts until ctx ends, or one of them does.
+func runParts(ctx context.Context, client *sdk.Client, t *tunnel.Tunnel, hosts []hostFlag, forward tunnel.ForwardConfig) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	problems := make([]error, len(hosts)+1)
+	var running sync.WaitGroup
+	start := func(i int, run func() error) {
+		running.Go(func() {
+			problems[i] = run()
+			cancel()
+		})
+	}
+	start(0, func() error { return t.Run(ctx) })
+	for i, h := range hosts {
+		start(i+1, func() error {
+			return h.run(ctx, client, forward)
+		})
+	}
+	running.Wait()
+	return errors.Join(problems...)
+}
