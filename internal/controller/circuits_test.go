@@ -66,10 +66,10 @@ func TestDial(t *testing.T) {
 			x.GetResume() || x.GetConnectMs() == 0 || x.GetConnectMs() >= e.GetDeadlineMs() {
 			t.Errorf("egress %v in a route with deadline %d", x, e.GetDeadlineMs())
 		}
-		var ticket wire.Ticket
-		if err := proto.Unmarshal(x.GetTicket().GetPayload(), &ticket); err != nil ||
-			ticket.GetSource() != "10.0.0.1:4000" || ticket.GetDestination() != "web.internal:80" {
-			t.Errorf("ticket %v, %v: want what the client says of its program", &ticket, err)
+		var decided wire.Ticket
+		if err := proto.Unmarshal(x.GetTicket().GetPayload(), &decided); err != nil ||
+			decided.GetSource() != "10.0.0.1:4000" || decided.GetDestination() != "web.internal:80" {
+			t.Errorf("ticket %v, %v: want what the client says of its program", &decided, err)
 		}
 		w.wantRows("A", "B", "C")
 		w.wantIdle()
