@@ -58,6 +58,7 @@ bench: build
 	@./bin/ginnel dialer bench $(if $(findstring --json,$(BENCH)),--json)
 	@./bin/ginnel path bench $(if $(findstring --json,$(BENCH)),--json)
 	@./bin/ginnel dns bench $(if $(findstring --json,$(BENCH)),--json)
+	@./bin/ginnel tunnel bench $(if $(findstring --json,$(BENCH)),--json)
 
 # Faults at random under bulk data, with a seed to make them again:
 # make chaos SECONDS=600 [SEED=n].

@@ -81,13 +81,32 @@ func newPerfBenchCmd() *cobra.Command {
 
 // bench runs server, relays and network as processes of this program and compares.
 func bench(ctx context.Context, stderr io.Writer, plan perf.Plan) (found perf.Comparison, err error) {
+	err = withFleet(ctx, stderr, func(f *fleet, dir, server string) error {
+		relay, err := f.relays(dir, server)
+		if err != nil {
+			return err
+		}
+		network, direct, err := f.network(dir, server)
+		if err != nil {
+			return err
+		}
+		defer direct.Close()
+		found, err = perf.Compare(ctx, network, relay, plan)
+		return err
+	})
+	return found, err
+}
+
+// withFleet does what is to be done with processes of this program, in a
+// directory of their own, one of them a server; then it ends them.
+func withFleet(ctx context.Context, stderr io.Writer, do func(f *fleet, dir, server string) error) (err error) {
 	dir, err := os.MkdirTemp("", "ginnel-perf-*")
 	if err != nil {
-		return found, err
+		return err
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
-		return found, errors.Join(err, os.RemoveAll(dir))
+		return errors.Join(err, os.RemoveAll(dir))
 	}
 	f := fleet{ctx: ctx, log: log}
 	defer func() {
@@ -98,32 +117,13 @@ func bench(ctx context.Context, stderr io.Writer, plan perf.Plan) (found perf.Co
 		err = errors.Join(err, log.Close(), os.RemoveAll(dir))
 	}()
 	if f.program, err = os.Executable(); err != nil {
-		return found, err
+		return err
 	}
 	server, _, err := f.start("perf", "server", "--json")
 	if err != nil {
-		return found, err
+		return err
 	}
-	relay, err := f.relays(dir, server.Address)
-	if err != nil {
-		return found, err
-	}
-	network, direct, err := f.network(dir, server.Address)
-	if err != nil {
-		return found, err
-	}
-	defer direct.Close()
-	if slices.Contains(plan.Sections, perf.Far) {
-		if network.Far, err = f.far(filepath.Join(dir, "far"), server.Address); err != nil {
-			return found, err
-		}
-		plain, err := f.shaper(server.Address)
-		if err != nil {
-			return found, err
-		}
-		relay.Far = dialTCP(plain)
-	}
-	return perf.Compare(ctx, network, relay, plan)
+	return do(&f, dir, server.Address)
 }
 
 // showEnd writes the end of what the processes had to say.

@@ -44,10 +44,23 @@ func (f *fleet) networkOver(dir, server string, far bool) (perf.Side, *sdk.Clien
 	if far {
 		n.egress = perfDistant
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
+	client, err := n.start(server)
+	if err != nil {
+		return perf.Side{}, nil, err
+	}
+	s := n.by(n.resuming)
+	full := n.by(n.full)
+	s.Full = &full
+	s.Direct = func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, perfName) }
+	return s, client, nil
+}
+
+// start makes the network and gives an SDK that dials in it.
+func (n *benchNetwork) start(server string) (*sdk.Client, error) {
+	ctx, cancel := context.WithTimeout(n.fleet.ctx, time.Minute)
 	defer cancel()
 	if err := n.startController(ctx); err != nil {
-		return perf.Side{}, nil, err
+		return nil, err
 	}
 	defer n.client.Close()
 	for _, step := range []func(context.Context) error{
@@ -59,18 +72,10 @@ func (f *fleet) networkOver(dir, server string, far bool) (perf.Side, *sdk.Clien
 		n.checkPath,
 	} {
 		if err := step(ctx); err != nil {
-			return perf.Side{}, nil, err
+			return nil, err
 		}
 	}
-	client, err := sdk.New(n.identity, sdk.Options{})
-	if err != nil {
-		return perf.Side{}, nil, err
-	}
-	s := n.by(n.resuming)
-	full := n.by(n.full)
-	s.Full = &full
-	s.Direct = func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, perfName) }
-	return s, client, nil
+	return sdk.New(n.identity, sdk.Options{})
 }
 
 // benchNetwork is a network while it is made.
@@ -89,6 +94,7 @@ type tunneler struct {
 	process *perf.Process
 	listen  string
 	metrics string // HOST:PORT
+	dns     string // HOST:PORT; empty: it answers no names
 }
 
 // by gives the way through the network by a tunneler.
@@ -237,8 +243,10 @@ func (n *benchNetwork) startTunnelers(ctx context.Context) error {
 }
 
 func (n *benchNetwork) startTunneler(ctx context.Context, identity string, more ...string) (tunneler, error) {
-	args := []string{"tunnel", "run", "--json", "--identity", identity,
-		"--listen", "127.0.0.1:0=perf.internal:80", "--zone", "internal", "--metrics", "127.0.0.1:0"}
+	args := []string{
+		"tunnel", "run", "--json", "--identity", identity,
+		"--listen", "127.0.0.1:0=perf.internal:80", "--zone", "internal", "--metrics", "127.0.0.1:0",
+	}
 	ready, p, err := n.fleet.start(append(args, more...)...)
 	if err != nil {
 		return tunneler{}, err
@@ -246,7 +254,7 @@ func (n *benchNetwork) startTunneler(ctx context.Context, identity string, more 
 	if len(ready.Listen) != 1 {
 		return tunneler{}, fmt.Errorf("the tunneler listens at %q", ready.Listen)
 	}
-	t := tunneler{p, ready.Listen[0], ready.Metrics}
+	t := tunneler{p, ready.Listen[0], ready.Metrics, ready.DNS}
 	return t, until(ctx, "the way through", func() (bool, error) {
 		_, err := perf.Connect(ctx, dialTCP(t.listen), 1, perf.Bound{Count: 1})
 		return err == nil, err

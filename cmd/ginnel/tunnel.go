@@ -41,7 +41,7 @@ no privileges.`
 
 func newTunnelCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "tunnel", Short: "Carry the connections of unchanged programs"}
-	cmd.AddCommand(newTunnelRunCmd(), newTunnelCleanupCmd())
+	cmd.AddCommand(newTunnelRunCmd(), newTunnelCleanupCmd(), newTunnelBenchCmd())
 	return cmd
 }
 

@@ -351,3 +351,40 @@ func TestE2E_ManyTargets(t *testing.T) {
 	want(t, "one more", c.tell(order{Targets: o.Targets}), "more than the 4096")
 	want(t, "last", h.ask(last), "caught "+last)
 }
+
+// TestE2E_HalfOpenScan has a host begin thousands of connections that it never
+// completes; others are served, on sockets of their own and on the shared one.
+func TestE2E_HalfOpenScan(t *testing.T) {
+	h, scanner, lan := newHost(t), newHost(t), newHost(t)
+	wire(h, "172.16.1.1/24", scanner, "172.16.1.2/24")
+	wire(h, "172.16.2.1/24", lan, "172.16.2.2/24")
+	scanner.run("ip", "route", "add", "default", "via", "172.16.1.1")
+	lan.run("ip", "route", "add", "default", "via", "172.16.2.1")
+	for _, command := range []string{ // it drops what would complete or reset a connection
+		"add table ip scan", "add chain ip scan out { type filter hook output priority 0 ; }",
+		"add rule ip scan out tcp flags & (ack|rst) != 0 drop",
+	} {
+		scanner.run("nft", command)
+	}
+	o := everything
+	o.Gateway = []netip.Prefix{netip.MustParsePrefix("172.16.0.0/16")}
+	h.start(o).wantReady()
+	begun := scanner.run("python3", "-c", `
+import socket
+begun = 0
+for at in [("100.64.7.7", 443), ("192.0.2.7", 9000)]:
+    for _ in range(3000):
+        s = socket.socket(); s.setblocking(False)
+        try: s.connect(at)
+        except BlockingIOError: begun += 1
+        s.close()
+print(begun)
+`)
+	want(t, "connections begun", strings.TrimSpace(begun), "6000")
+	for range 2 {
+		for _, at := range []string{"100.64.7.7:443", "192.0.2.7:9000", "10.20.0.1:80"} {
+			want(t, at, lan.ask(at), "caught "+at)
+			want(t, at, h.ask(at), "caught "+at)
+		}
+	}
+}

@@ -195,3 +195,12 @@ func privileges(err error) error {
 	}
 	return err
 }
+
+// LoopbackUp brings up the loopback interface of a network namespace that was made anew.
+func LoopbackUp() error {
+	loopback, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("interface lo: %w", err)
+	}
+	return privileges(netlink.LinkSetUp(loopback))
+}

@@ -36,3 +36,6 @@ func openTransparent(netip.Prefix, sources) (*transparent, error) { return nil, 
 func (t *transparent) set([]Target) error { return errors.ErrUnsupported }
 
 func (t *transparent) close() error { return nil }
+
+// LoopbackUp needs Linux.
+func LoopbackUp() error { return errors.ErrUnsupported }

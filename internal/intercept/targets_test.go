@@ -37,15 +37,18 @@ func TestPlan(t *testing.T) {
 		{"as many as have sockets", []Target{target("tcp", "100.64.0.2/32", 1, 0)}, "[]", "[]", "not a prefix with a range"},
 		{"one more", []Target{target("tcp", "100.64.0.2/32", 1, 257)}, "[]", "[tcp 100.64.0.2 1-257]", ""},
 		{
-			"wide and narrow of one name", []Target{target("tcp", "100.64.0.2/32", 1, 65535), target("tcp", "100.64.0.2/32", 443, 443)},
+			"wide and narrow of one name",
+			[]Target{target("tcp", "100.64.0.2/32", 1, 65535), target("tcp", "100.64.0.2/32", 443, 443)},
 			"[]", "[tcp 100.64.0.2 1-65535]", "",
 		},
 		{
-			"one in the other", []Target{target("tcp", "10.20.0.0/16", 80, 90), target("tcp", "10.0.0.0/8", 85, 100), target("tcp", "10.20.0.7/32", 1, 65535)},
+			"one in the other",
+			[]Target{target("tcp", "10.20.0.0/16", 80, 90), target("tcp", "10.0.0.0/8", 85, 100), target("tcp", "10.20.0.7/32", 1, 65535)},
 			"[]", "[tcp 10.0.0.0/8 85-100 tcp 10.20.0.0/16 80-84 tcp 10.20.0.7 1-79 tcp 10.20.0.7 101-65535]", "",
 		},
 		{
-			"protocols have nothing in common", []Target{target("tcp", "10.20.0.0/16", 53, 53), target("udp", "10.20.0.0/16", 53, 53)},
+			"protocols have nothing in common",
+			[]Target{target("tcp", "10.20.0.0/16", 53, 53), target("udp", "10.20.0.0/16", 53, 53)},
 			"[]", "[tcp 10.20.0.0/16 53 udp 10.20.0.0/16 53]", "",
 		},
 		{"IPv6", []Target{target("tcp", "fd00::/64", 80, 80), target("tcp", "10.20.0.0/16", 80, 80)}, "[]", "[tcp 10.20.0.0/16 80]", "IPv6"},

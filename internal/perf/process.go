@@ -21,6 +21,7 @@ type Ready struct {
 	Address string   `json:"address"` // HOST:PORT
 	Listen  []string `json:"listen"`  // those of a tunneler
 	Metrics string   `json:"metrics"` // HOST:PORT of them
+	DNS     string   `json:"dns"`     // HOST:PORT of a tunneler's resolver
 }
 
 // Process is a part of a measured network that runs on its own. It is to end

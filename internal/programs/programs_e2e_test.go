@@ -37,6 +37,7 @@ func TestPrograms(t *testing.T) {
 	n.service("db", "tcp:127.0.0.1:5432", "db.internal:5432")
 	n.service("shell", "tcp:127.0.0.1:22", "ssh.internal:22")
 	n.service("iperf", "tcp:127.0.0.1:5201", "iperf.internal:5201")
+	n.service("iperf-udp", "udp:127.0.0.1:5201", "udp:iperf.internal:5201", "udp:10.20.0.9:5201")
 	n.service("wide", "tcp:127.0.0.1:8080", "wide.internal:1-65535")
 	n.service("real", "tcp:127.0.0.1:8080", "10.20.0.0/16:1-65535")
 	n.service("box", "tcp:127.0.0.1:22", "10.20.0.7:8080")          // more specific than real
@@ -57,8 +58,14 @@ func TestPrograms(t *testing.T) {
 				name string
 				run  func(h *host, n *network)
 			}{
-				{"dig", testDig}, {"curl", testCurl}, {"real addresses", testRealAddresses}, {"refused", testRefused},
-				{"psql", testPsql}, {"ssh and scp", testSSH}, {"iperf3", testIperf}, {"chromium", testChromium},
+				{"dig", testDig},
+				{"curl", testCurl},
+				{"real addresses", testRealAddresses},
+				{"refused", testRefused},
+				{"psql", testPsql},
+				{"ssh and scp", testSSH},
+				{"iperf3", testIperf},
+				{"chromium", testChromium},
 			} {
 				t.Run(test.name, func(t *testing.T) {
 					on := h
@@ -178,8 +185,10 @@ func testPsql(h *host, _ *network) {
 
 // sshOptions are those of ssh and scp.
 func (n *network) sshOptions() []string {
-	return []string{"-F", "none", "-i", filepath.Join(n.dir, "user-key"), "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes",
-		"-o", "UserKnownHostsFile=" + filepath.Join(n.dir, "known_hosts"), "-o", "GlobalKnownHostsFile=none", "-o", "ConnectTimeout=30"}
+	return []string{
+		"-F", "none", "-i", filepath.Join(n.dir, "user-key"), "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes",
+		"-o", "UserKnownHostsFile=" + filepath.Join(n.dir, "known_hosts"), "-o", "GlobalKnownHostsFile=none", "-o", "ConnectTimeout=30",
+	}
 }
 
 func testSSH(h *host, n *network) {
@@ -220,6 +229,23 @@ func testIperf(h *host, _ *network) {
 		}
 		if err != nil || report.End.Received.Bytes < 1<<20 {
 			h.t.Errorf("iperf3 %v: %.0f bytes, %v", more, report.End.Received.Bytes, err)
+		}
+	}
+	for _, more := range [][]string{nil, {"--reverse"}} {
+		out, err := h.try("", append([]string{"iperf3", "--client", "iperf.internal", "--udp", "--bandwidth", "10M", "--length", "1200", "--time", "1", "--json"}, more...)...)
+		var report struct {
+			End struct {
+				Sum struct {
+					Packets float64
+					Lost    float64 `json:"lost_packets"`
+				}
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &report)
+		}
+		if err != nil || report.End.Sum.Packets < 500 || report.End.Sum.Lost > report.End.Sum.Packets/2 {
+			h.t.Errorf("iperf3 --udp %v: %.0f packets of which %.0f were lost, %v", more, report.End.Sum.Packets, report.End.Sum.Lost, err)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func init() {
 // serveSite serves on loopback: plain HTTP/1.1 and HTTP/2 at 8080, both over TLS
 // at 8443.
 func serveSite(dir string) error {
-	var echoed = make(chan struct{}, 16) // a browser's WebSocket has worked
+	echoed := make(chan struct{}, 16) // a browser's WebSocket has worked
 	mux := http.NewServeMux()
 	mux.HandleFunc("/protocol", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto, " ", r.Host) })
 	mux.HandleFunc("/upload", func(w http.ResponseWriter, r *http.Request) {

@@ -15,7 +15,8 @@ import (
 func targets(live []dns.Binding, names interface {
 	Ports(name, protocol string) []dns.PortRange
 	Prefixes(protocol string) []dns.Prefix
-}) []intercept.Target {
+},
+) []intercept.Target {
 	var all []intercept.Target
 	for _, protocol := range []string{"tcp", "udp"} {
 		add := func(prefix netip.Prefix, ports []dns.PortRange) {
