@@ -4,9 +4,11 @@
 package record
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 )
 
 // Messages of a handshake that may come behind it.
@@ -186,7 +188,7 @@ func alert(content []byte) error {
 	case content[1] == userCanceled:
 		return nil
 	}
-	return fmt.Errorf("the other end says: TLS alert %d", content[1])
+	return &net.OpError{Op: "remote error", Err: tls.AlertError(content[1])} // as crypto/tls says it
 }
 
 // handshake takes messages behind the handshake. None is cut by records here:
