@@ -86,6 +86,7 @@ func aesGCM(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
+// newHalf makes a half of its first traffic secret, which is the half's from now on.
 func newHalf(id uint16, secret []byte) (*Half, error) {
 	s, err := suiteOf(id)
 	if err != nil {
@@ -124,11 +125,14 @@ func (h *Half) expand(secret []byte, label string, size int) ([]byte, error) {
 }
 
 // Update goes on with the next keys (RFC 8446, section 7.2): behind a KeyUpdate.
+// Nothing is left of the secret before: who finds the new one cannot open what was
+// protected until now.
 func (h *Half) Update() error {
 	secret, err := h.expand(h.secret, "traffic upd", h.suite.hash().Size())
 	if err != nil {
 		return err
 	}
+	clear(h.secret)
 	return h.use(secret)
 }
 

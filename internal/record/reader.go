@@ -194,6 +194,9 @@ func alert(content []byte) error {
 // handshake takes messages behind the handshake. None is cut by records here:
 // those who send them write each at once.
 func (r *Reader) handshake(content, rec []byte) error {
+	if len(content) == 0 { // RFC 8446, section 5.1
+		return errMessage
+	}
 	for len(content) > 0 {
 		if len(content) < 4 {
 			return errMessage

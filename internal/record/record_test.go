@@ -36,7 +36,7 @@ func mustHex(t testing.TB, s string) []byte {
 
 func mustHalf(t testing.TB, suite uint16, secret []byte) *Half {
 	t.Helper()
-	h, err := newHalf(suite, secret)
+	h, err := newHalf(suite, bytes.Clone(secret))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +63,58 @@ func TestExampleOfTheStandard(t *testing.T) {
 	want := "1703030043a23f7054b62c94d0affafe8228ba55cbefacea42f914aa66bcab3f2b9819a8a5b46b395bd54a9a20441e2b62974e1f5a6292a2977014bd1e3deae63aeebb21694915e4"
 	if got := hex.EncodeToString(h.Append(nil, Application, content)); got != want {
 		t.Errorf("record\n%s, want\n%s", got, want)
+	}
+}
+
+// The keys of each suite, before and after a KeyUpdate, derived by another
+// implementation of HKDF from a secret of sevens; and no nonce comes twice.
+func TestKeysOfEverySuite(t *testing.T) {
+	for i, want := range [][2][2]string{
+		{
+			{"466886d7110c9a434d9d75e8ea7f8549", "11215b213bc073db189c2040"},
+			{"d394f6be3b550e81ad5849cc9c0ad1ed", "5269e5c985cc8489d29253b2"},
+		},
+		{
+			{"a4acc85793d22183a2ecfedf56e52abe8cb87220c384ae93049602c51bc07826", "e05377655b035bfa7842bf70"},
+			{"43e4025643a76461da882706a99c7003326fa88a23c45977c1e6dd8e3dda9976", "aa6177c01ddf2945d0983899"},
+		},
+		{
+			{"3456f199518c7ece066b576773055ee57583e26ae707b99439440f14169d3836", "11215b213bc073db189c2040"},
+			{"48cf33b2170d60d455ee991a2e273c393623c12fd6235176063a00ff8a563f1c", "5269e5c985cc8489d29253b2"},
+		},
+	} {
+		s, err := suiteOf(suites[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := bytes.Repeat([]byte{7}, s.hash().Size())
+		h, err := newHalf(suites[i], first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for update, keys := range want {
+			if update > 0 {
+				if err := h.Update(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			aead, err := s.aead(mustHex(t, keys[0]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seq := range byte(3) {
+				nonce := mustHex(t, keys[1])
+				nonce[11] ^= seq
+				rec := h.Append(nil, Application, []byte("content"))
+				want := aead.Seal(rec[:HeaderSize:HeaderSize], nonce, []byte("content\x17"), rec[:HeaderSize])
+				if !bytes.Equal(rec, want) {
+					t.Errorf("suite %#x, update %d, record %d: got % x, want % x", suites[i], update, seq, rec, want)
+				}
+			}
+		}
+		if !bytes.Equal(first, make([]byte, len(first))) {
+			t.Errorf("suite %#x: the secret before the update is still there", suites[i])
+		}
 	}
 }
 
@@ -127,6 +179,7 @@ func TestReaderRefuses(t *testing.T) {
 		{"a record without a tag", func(*Half) []byte { return []byte{23, 3, 3, 0, 1, 0} }},
 		{"a longer record", func(*Half) []byte { return []byte{23, 3, 3, 0xff, 0xff, 0} }},
 		{"another message", func(out *Half) []byte { return out.Append(nil, Handshake, []byte{1, 0, 0, 0}) }},
+		{"no message", func(out *Half) []byte { return out.Append(nil, Handshake, nil) }},
 		{"part of a message", func(out *Half) []byte { return out.Append(nil, Handshake, []byte{24, 0, 0, 1}) }},
 		{"a type that is none", func(out *Half) []byte { return out.Append(nil, 99, []byte{1}) }},
 		{"zeros only", func(out *Half) []byte { return out.Append(nil, 0, make([]byte, 10)) }},

@@ -63,12 +63,15 @@ func secured(nc net.Conn, cfg *tls.Config, client bool) *tls.Conn {
 	if client {
 		return tls.Client(r, cfg)
 	}
+	// A ticket would be a record of TLS under the keys that Framed goes on with from
+	// their first nonce on.
+	cfg.SessionTicketsDisabled = true
 	if choose := cfg.GetConfigForClient; choose != nil {
 		cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			chosen, err := choose(hello)
 			if chosen != nil {
 				chosen = chosen.Clone()
-				chosen.KeyLogWriter = r.secrets
+				chosen.KeyLogWriter, chosen.SessionTicketsDisabled = r.secrets, true
 			}
 			return chosen, err
 		}
