@@ -80,7 +80,8 @@ type hop struct {
 	queue [][]byte
 	bell  chan struct{}
 	cut   bool
-	lose  func(wire.Header) bool // frames that never arrive; nil: none
+	lose  func(wire.Header) bool                               // frames that never arrive; nil: none
+	evil  func(h wire.Header, frame []byte) (instead [][]byte) // what the router makes of a frame; nil: that
 	done  chan struct{}
 	over  chan struct{}
 }
@@ -116,6 +117,23 @@ func (h *hop) setLose(lose func(wire.Header) bool) {
 	h.lose = lose
 }
 
+func (h *hop) setEvil(evil func(wire.Header, []byte) [][]byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.evil = evil
+}
+
+// twisted gives what arrives in place of a frame.
+func (h *hop) twisted(head wire.Header, frame []byte) [][]byte {
+	h.mu.Lock()
+	evil := h.evil
+	h.mu.Unlock()
+	if evil == nil {
+		return [][]byte{frame}
+	}
+	return evil(head, frame)
+}
+
 // carry hands frames to s until the path ends.
 func (h *hop) carry(t testing.TB, generation uint32, s *Stream) {
 	defer close(h.over)
@@ -137,7 +155,12 @@ func (h *hop) carry(t testing.TB, generation uint32, s *Stream) {
 			if lose := h.losing(); lose != nil && lose(head) {
 				continue
 			}
-			s.Frame(generation, head, frame[wire.HeaderSize:])
+			for _, frame := range h.twisted(head, frame) {
+				if head, err = wire.ParseHeader(frame); err != nil {
+					t.Error(err)
+				}
+				s.Frame(generation, head, frame[wire.HeaderSize:])
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ package endpoint
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -102,6 +103,9 @@ func (c *Conn) over(wait bool, err error) error {
 	c.drop()
 	if errors.Is(err, io.EOF) {
 		return c.cause(c.waitEnd())
+	}
+	if errors.Is(err, record.ErrRecord) { // somebody on the way has changed it
+		err = fmt.Errorf("%w: what came is not what the other end sent: %w", ginnel.NotAuthenticated, err)
 	}
 	c.stream.Reset(ginnel.PeerReset, err.Error())
 	return err
