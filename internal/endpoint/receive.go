@@ -104,10 +104,14 @@ func (c *Conn) over(wait bool, err error) error {
 	if errors.Is(err, io.EOF) {
 		return c.cause(c.waitEnd())
 	}
+	code := ginnel.PeerReset
 	if errors.Is(err, record.ErrRecord) { // somebody on the way has changed it
-		err = fmt.Errorf("%w: what came is not what the other end sent: %w", ginnel.NotAuthenticated, err)
+		code, err = ginnel.NotAuthenticated, fmt.Errorf("what came is not what the other end sent: %w", err)
 	}
-	c.stream.Reset(ginnel.PeerReset, err.Error())
+	c.stream.Reset(code, err.Error())
+	if code == ginnel.NotAuthenticated {
+		err = fmt.Errorf("%w: %w", code, err)
+	}
 	return err
 }
 

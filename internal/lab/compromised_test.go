@@ -46,6 +46,9 @@ type compromised struct {
 type mischief struct {
 	toRouter, toVictim     func(m *wire.Message) (answer *wire.Message)
 	fromRouter, fromVictim func(request, answer *wire.Message)
+	// frame gives what is passed on in place of a frame of a circuit; nil: that. It
+	// is called by one goroutine for each direction.
+	frame func(toVictim bool, h wire.Header, frame []byte) (instead [][]byte)
 }
 
 // compromise plays router to identity.
@@ -165,13 +168,22 @@ func (c *compromised) serve(ctx context.Context, down *transport.Conn) {
 			from: up, to: down, running: &running, queues: map[uint32]*transport.Queue{},
 			request: func(m *wire.Message) *wire.Message { return asked(c.now().toVictim, m) },
 			answer:  func(q, a *wire.Message) { answered(c.now().fromVictim, q, a) },
+			frame:   func(h wire.Header, f []byte) [][]byte { return c.twisted(true, h, f) },
 		})
 	})
 	_ = down.Run(ctx, &oneWay{
 		from: down, to: up, running: &running, queues: map[uint32]*transport.Queue{},
 		request: func(m *wire.Message) *wire.Message { return asked(c.now().toRouter, m) },
 		answer:  func(q, a *wire.Message) { answered(c.now().fromRouter, q, a) },
+		frame:   func(h wire.Header, f []byte) [][]byte { return c.twisted(false, h, f) },
 	})
+}
+
+func (c *compromised) twisted(toVictim bool, h wire.Header, frame []byte) [][]byte {
+	if f := c.now().frame; f != nil {
+		return f(toVictim, h, frame)
+	}
+	return [][]byte{frame}
 }
 
 func asked(f func(*wire.Message) *wire.Message, m *wire.Message) *wire.Message {
@@ -194,6 +206,7 @@ type oneWay struct {
 	queues   map[uint32]*transport.Queue
 	request  func(m *wire.Message) *wire.Message
 	answer   func(request, answer *wire.Message)
+	frame    func(h wire.Header, frame []byte) (instead [][]byte)
 }
 
 // Frame passes a frame on.
@@ -203,7 +216,9 @@ func (o *oneWay) Frame(_ *transport.Batch, h wire.Header, frame []byte) error {
 		q = o.to.NewQueue()
 		o.queues[h.Label] = q
 	}
-	_ = o.to.SendData(nil, q, frame)
+	for _, f := range o.frame(h, frame) {
+		_ = o.to.SendData(nil, q, f)
+	}
 	return nil
 }
 
