@@ -111,7 +111,7 @@ func (s *shelf) Get() *flow.Slab {
 
 func (s *shelf) Put(slab *flow.Slab) { s.free = append(s.free, slab) }
 
-// crypto/tls allocates 32 bytes for each record that it reads; we nothing.
+// A record that is written, sent, acknowledged and read allocates nothing.
 func TestARecordCostsNoAllocation(t *testing.T) {
 	if raceOn {
 		t.Skip("the race detector allocates")
@@ -133,8 +133,8 @@ func TestARecordCostsNoAllocation(t *testing.T) {
 	for range 100 {
 		record()
 	}
-	if n := testing.AllocsPerRun(1000, record); n > 1 {
-		t.Errorf("got %v allocations a record, want the one of crypto/tls", n)
+	if n := testing.AllocsPerRun(1000, record); n > 0 {
+		t.Errorf("got %v allocations a record, want none", n)
 	}
 	deadline := time.Now()
 	if n := testing.AllocsPerRun(1000, func() {

@@ -179,6 +179,61 @@ func maliciousRouter(t *testing.T, tr *trust, toHost, outlet bool, want error, e
 	}
 }
 
+// Routers of two paths that tell each other what they saw learn nothing from what
+// was sent twice: it is the same bytes, never others under the same nonce.
+func TestMaliciousRoutersCompareTwoPaths(t *testing.T) {
+	e := dial(t, newTrust(t), config(), config())
+	for _, c := range [][2]*Conn{{e.client, e.host}, {e.host, e.client}} {
+		if _, err := c[0].Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c[1], make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var mu sync.Mutex
+	saw := [2][]byte{}
+	seen := func(path int, pass bool) func(wire.Header, []byte) [][]byte {
+		return func(h wire.Header, f []byte) [][]byte {
+			mu.Lock()
+			defer mu.Unlock()
+			if h.Type == wire.Data {
+				saw[path] = append(saw[path], f[wire.HeaderSize:]...)
+			}
+			if !pass && h.Type == wire.Data {
+				return nil
+			}
+			return [][]byte{f}
+		}
+	}
+	e.path.toHost.setEvil(seen(0, false))
+	sent := bytes.Repeat([]byte("sent twice "), 500)
+	for _, size := range []int{1, 5, 100, len(sent)} { // some share a frame the second time
+		if _, err := e.client.Write(sent[:size]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "the first router saw it", func() bool { mu.Lock(); defer mu.Unlock(); return len(saw[0]) > len(sent) })
+	client, host := e.client.stream, e.host.stream
+	e.path.snap(client, host)
+	if _, err := e.client.Write(sent); err != nil { // while there is no path
+		t.Fatal(err)
+	}
+	next := newPathway(t, 2, client, host)
+	next.toHost.setEvil(seen(1, true))
+	if err := errors.Join(host.NewPath(2, next.toClient), client.NewPath(2, next.toHost)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(e.host, make([]byte, 106+2*len(sent))); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !bytes.HasPrefix(saw[1], saw[0]) {
+		t.Errorf("%d bytes went over the first path, others over the second", len(saw[0]))
+	}
+}
+
 // Set-up has no round trip of TLS's own: with the answer to the dial in hand, the
 // client's first bytes are on their way, and the host's program has them before a
 // single frame has gone back. Of a full handshake as of one that resumes.

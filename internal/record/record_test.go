@@ -118,6 +118,27 @@ func TestKeysOfEverySuite(t *testing.T) {
 	}
 }
 
+func TestKeysWearOut(t *testing.T) {
+	out, in := direction(t, tls.TLS_AES_128_GCM_SHA256)
+	out.seq, in.seq = wornAfter-1, wornAfter-1
+	r := NewReader(in, nil)
+	for _, worn := range []bool{false, true, false} {
+		if out.Worn() != worn {
+			t.Fatalf("after %d records: worn %v", out.seq, !worn)
+		}
+		var b []byte
+		if worn {
+			var err error
+			if b, err = AppendUpdate(b, out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if content, _, err := r.Next(out.Append(b, Application, []byte("x")), part); string(content) != "x" || err != nil {
+			t.Fatalf("%q, %v", content, err)
+		}
+	}
+}
+
 // Any pieces of the stream give the same contents, at all suites, over renewed keys.
 func TestReaderTakesAnyPieces(t *testing.T) {
 	for _, suite := range suites {

@@ -56,17 +56,55 @@ func TestMaliciousWire(t *testing.T) {
 			taken++
 			return nil
 		}}
-		if _, err := a.raw.Conn.Write(test.does(recs)); err != nil {
+		if _, err := a.raw.Write(test.does(recs)); err != nil {
 			t.Fatal(err)
 		}
 		if errors.Is(test.want, io.EOF) {
-			_ = a.raw.Conn.Close()
+			_ = a.raw.Close()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		err := b.Run(ctx, rcv)
 		cancel()
 		if !errors.Is(err, test.want) || taken != test.taken {
 			t.Errorf("%s: %d frames and %v, want %d and %v", test.name, taken, err, test.taken, test.want)
+		}
+	}
+}
+
+// A peer asks for new keys, again and again, while it sends frames: each is taken, and
+// the answer is one update before the next frame, which opens with the new keys.
+func TestHostileKeyUpdates(t *testing.T) {
+	a, b := tlsPair(t, wire.ALPNLink)
+	const rounds = 100
+	back := make(chan uint32, 1)
+	defer run(receiver{frame: func(_ *Batch, h wire.Header, _ []byte) error { back <- h.Label; return nil }}, a)()
+	q := b.NewQueue()
+	defer run(receiver{frame: func(_ *Batch, _ wire.Header, frame []byte) error {
+		return b.SendData(nil, q, frame)
+	}}, b)()
+	for i := range uint32(rounds) {
+		a.mu.Lock()
+		var recs []byte
+		for range 1 + i%10 {
+			recs = a.out.Append(recs, record.Handshake, []byte{24, 0, 0, 1, 1})
+			must(t, a.out.Update())
+		}
+		recs = a.out.Append(recs, record.Application, dataFrame(i+1, []byte("x")))
+		_, err := a.raw.Write(recs)
+		a.mu.Unlock()
+		must(t, err)
+		select {
+		case label := <-back:
+			if label != i+1 {
+				t.Fatalf("got frame %d, want %d", label, i+1)
+			}
+		case <-a.Done():
+			t.Fatal(a.Err())
+		case <-b.Done():
+			t.Fatal(b.Err())
+		}
+		if b.renew.Load() {
+			t.Fatal("the keys were not renewed in return")
 		}
 	}
 }
