@@ -127,7 +127,7 @@ func TestL36_LateSuccess(t *testing.T) {
 	})
 	w.host("carol", 1000, nil)
 	w.bound("late", 3)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
 	defer cancel()
 	conn, err := w.client("alice").Dial(ctx, "late")
 	w.must(err)

@@ -25,7 +25,7 @@ func TestParse(t *testing.T) {
 		{"routers: [{name: r1}, {name: r2}]\nlinks: [{a: r1, b: r2, latency: soon}]", `invalid duration "soon"`},
 		{"identities: [{name: a, edgeRouters: [r1]}]", `identity a: there is no router "r1"`},
 		{"hosts: [{identity: a, service: s, address: 'tcp:127.0.0.1:1'}]", `there is no service "s"`},
-		{"services: [{name: s}]\nhosts: [{identity: a, service: s, address: 'udp:127.0.0.1:1'}]", "host a"},
+		{"services: [{name: s}]\nhosts: [{identity: a, service: s, address: 'sctp:127.0.0.1:1'}]", "host a"},
 		{"services: [{name: s}, {name: s}]", "twice"},
 		{"controllers: [{name: c1, config: {spin: 1}}]", `config of controller c1: line 1, column 2: unknown field "spin"`},
 		{"controllers:\n  - name: c1\n    config:\n      # why\n      dialer:\n        maxWorkers: 0\n", "config of controller c1:6: dialer.maxWorkers"},
