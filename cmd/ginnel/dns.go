@@ -98,8 +98,10 @@ func benchDNS(ctx context.Context, services, inFlight int, duration time.Duratio
 	names := make([]string, services)
 	for i := range names {
 		names[i] = fmt.Sprintf("s%05d.internal.", i)
-		list[i] = dns.Service{ID: ginnel.ServiceID(fmt.Sprintf("s%05d", i)),
-			Intercept: ginnel.Intercept{Addresses: []string{names[i]}, Ports: []string{"80"}}}
+		list[i] = dns.Service{
+			ID:        ginnel.ServiceID(fmt.Sprintf("s%05d", i)),
+			Intercept: ginnel.Intercept{Addresses: []string{names[i]}, Ports: []string{"80"}},
+		}
 	}
 	list[services] = dns.Service{ID: "wild", Intercept: ginnel.Intercept{Addresses: []string{"*.wild.internal"}, Ports: []string{"80"}}}
 	err = resolver.SetServices(ctx, list)
@@ -133,8 +135,10 @@ func askBoth(ctx context.Context, address string, names []string, inFlight int, 
 		name, server string
 		names        []string
 	}{
-		{"bare", bare.LocalAddr().String(), names}, {"names", address, names},
-		{"wildcard", address, wild}, {"nothing", address, nothing},
+		{"bare", bare.LocalAddr().String(), names},
+		{"names", address, names},
+		{"wildcard", address, wild},
+		{"nothing", address, nothing},
 	} {
 		packets, err := queries(kind.names)
 		if err != nil {

@@ -83,7 +83,7 @@ func allowEdgeRouters(ctx context.Context, c *api.Client, identity string, route
 	problem, refused := errors.AsType[*api.Problem](err)
 	there := err == nil
 	switch {
-	case err != nil && !(refused && problem.Kind == ginnel.KindNotFound):
+	case err != nil && (!refused || problem.Kind != ginnel.KindNotFound):
 		return err
 	case there && (old.Kind != p.Kind || !slices.Equal(old.Identities, p.Identities) || len(old.Services) > 0):
 		return withHint(fmt.Errorf("policy %s is not the edge-router policy of identity %s alone", p.ID, identity),

@@ -91,6 +91,16 @@ func bench(ctx context.Context, stderr io.Writer, plan perf.Plan) (found perf.Co
 			return err
 		}
 		defer direct.Close()
+		if slices.Contains(plan.Sections, perf.Far) {
+			if network.Far, err = f.far(filepath.Join(dir, "far"), server); err != nil {
+				return err
+			}
+			plain, err := f.shaper(server)
+			if err != nil {
+				return err
+			}
+			relay.Far = dialTCP(plain)
+		}
 		found, err = perf.Compare(ctx, network, relay, plan)
 		return err
 	})

@@ -36,8 +36,10 @@ func read(t *testing.T, path string) string {
 
 func TestFile_RedirectedAndPutBack(t *testing.T) {
 	for _, test := range []struct{ name, before, lines, upstreams string }{
-		{"usual", "# DHCP\nsearch corp.example\nnameserver 192.0.2.1\nnameserver 192.0.2.2\noptions edns0\n",
-			"nameserver 127.0.0.1,search corp.example,options edns0", "192.0.2.1:53,192.0.2.2:53"},
+		{
+			"usual", "# DHCP\nsearch corp.example\nnameserver 192.0.2.1\nnameserver 192.0.2.2\noptions edns0\n",
+			"nameserver 127.0.0.1,search corp.example,options edns0", "192.0.2.1:53,192.0.2.2:53",
+		},
 		{"no newline at the end", "nameserver 2001:db8::1", "nameserver 127.0.0.1", "[2001:db8::1]:53"},
 		{"empty", "", "nameserver 127.0.0.1", ""},
 		{"ourselves before", "nameserver 127.0.0.1\nnameserver 192.0.2.1\n", "nameserver 127.0.0.1", "192.0.2.1:53"},

@@ -23,7 +23,8 @@ import (
 func TestDomains(t *testing.T) {
 	services := []ginnel.Service{
 		web("web.internal", "db.example.com", "192.0.2.7", "2001:db8::1"), web("*.corp.example", "a.corp.example"),
-		web("DB.example.com.", "not a name"), {ID: "none"},
+		web("DB.example.com.", "not a name"),
+		{ID: "none"},
 	}
 	for _, test := range []struct {
 		zones []string

@@ -105,7 +105,8 @@ func HostRequested(ctx context.Context, client *sdk.Client, service ginnel.Servi
 // host hosts service by a client: what comes is forwarded to the address that
 // where gives for it; name stands for that in errors and logs.
 func host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, protocol ginnel.Protocol, name string,
-	opts sdk.ListenOptions, cfg ForwardConfig, where func(sdk.Incoming) (ginnel.Address, error)) error {
+	opts sdk.ListenOptions, cfg ForwardConfig, where func(sdk.Incoming) (ginnel.Address, error),
+) error {
 	opts.Connect = func(ctx context.Context, in sdk.Incoming) (io.Closer, error) {
 		address, err := where(in)
 		if err != nil {

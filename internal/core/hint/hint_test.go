@@ -213,15 +213,16 @@ func TestWhoDoesNotMoveIsToldLessOften(t *testing.T) {
 	m := newModel(t, 1)
 	m.cost["B"] = ginnel.Units(1000)
 	var told []time.Duration
-	for next := m.now; m.now.Sub(start) < 5*time.Hour; m.now = next {
+	for m.now.Sub(start) < 5*time.Hour {
 		before := len(m.sent)
-		next = m.step()
+		next := m.step()
 		if len(m.sent) > before {
 			told = append(told, m.now.Sub(start))
 		}
 		if next.IsZero() {
 			t.Fatal("never asked again")
 		}
+		m.now = next
 	}
 	want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 127, 127 + 64, 127 + 2*64}
 	for i := range want {
