@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -110,6 +111,8 @@ func TestMaliciousEdge(t *testing.T) {
 					}
 				case !bytes.HasPrefix(sent, got), len(got) == len(sent):
 					t.Errorf("%s, to the client %v: %d bytes of %d, or others", tc.name, toVictim, len(got), len(sent))
+				case withholds(tc.name) && errors.Is(err, os.ErrDeadlineExceeded):
+					// What was withheld filled the window: nothing comes behind it that could tell.
 				case err == nil, toVictim && !errors.Is(err, tc.want), errors.Is(tc.want, ginnel.NotAuthenticated) && !errors.Is(err, tc.want):
 					t.Errorf("%s, to the client %v: %v, want %v", tc.name, toVictim, err, tc.want)
 				}
@@ -118,3 +121,7 @@ func TestMaliciousEdge(t *testing.T) {
 		w.must(w.attempt(alice, "echo"))
 	})
 }
+
+// withholds reports whether a behaviour can be a silence: a router may stop a
+// circuit, as it may pull a cable, but not change what is read.
+func withholds(name string) bool { return name == "drops" || name == "reorders" }
