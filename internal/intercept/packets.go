@@ -80,41 +80,16 @@ func (s *packetSockets) set(wanted []netip.AddrPort) error {
 	if s.closed {
 		return net.ErrClosed
 	}
-	want := make(map[netip.AddrPort]bool, len(wanted))
-	for _, at := range wanted {
-		want[at] = true
-	}
-	for at, socket := range s.open {
-		if !want[at] {
-			_ = socket.Close()
-			delete(s.open, at)
+	return arrange(s.open, wanted, s.pool, s.limit, " for datagrams", func(at netip.AddrPort) (*net.UDPConn, error) {
+		config := net.ListenConfig{Control: s.bind}
+		conn, err := config.ListenPacket(context.Background(), "udp4", at.String())
+		if err != nil {
+			return nil, err
 		}
-	}
-	var problems []error
-	over := 0
-	for at := range want {
-		switch {
-		case s.open[at] != nil:
-		case !s.pool.Contains(at.Addr()):
-			problems = append(problems, fmt.Errorf("%s is not in the range %s", at, s.pool))
-		case len(s.open) >= s.limit:
-			over++
-		default:
-			config := net.ListenConfig{Control: s.bind}
-			conn, err := config.ListenPacket(context.Background(), "udp4", at.String())
-			if err != nil {
-				problems = append(problems, err)
-				continue
-			}
-			socket := conn.(*net.UDPConn)
-			s.open[at] = socket
-			s.loops.Go(func() { s.receiveLoop(socket, at) })
-		}
-	}
-	if over > 0 {
-		problems = append(problems, fmt.Errorf("%d addresses and ports for datagrams are more than the %d that can be listened on", len(want), s.limit))
-	}
-	return errors.Join(problems...)
+		socket := conn.(*net.UDPConn)
+		s.loops.Go(func() { s.receiveLoop(socket, at) })
+		return socket, nil
+	})
 }
 
 // receiveLoop hands on the datagrams of one socket until that is closed. It

@@ -6,7 +6,6 @@ package intercept
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -51,49 +50,19 @@ func (s *sockets) set(wanted []netip.AddrPort) error {
 	if s.closed {
 		return net.ErrClosed
 	}
-	want := make(map[netip.AddrPort]bool, len(wanted))
-	for _, at := range wanted {
-		want[at] = true
-	}
-	for at, listener := range s.open {
-		if !want[at] {
-			_ = listener.Close()
-			delete(s.open, at)
-		}
-	}
-	var problems []error
-	over := 0
-	for _, at := range wanted {
-		switch {
-		case s.open[at] != nil:
-		case !s.pool.Contains(at.Addr()):
-			problems = append(problems, fmt.Errorf("%s is not in the range %s", at, s.pool))
-		case len(s.open) >= s.limit:
-			over++
-		default:
-			if err := s.listenLocked(at); err != nil {
-				problems = append(problems, err)
-			}
-		}
-	}
-	if over > 0 {
-		problems = append(problems, fmt.Errorf("%d addresses and ports are more than the %d that can be listened on",
-			len(want), s.limit))
-	}
-	return errors.Join(problems...)
+	return arrange(s.open, wanted, s.pool, s.limit, "", s.listen)
 }
 
-// listenLocked listens on one address, not on all: a service's port is open
-// to programs that ask for the service, and to nobody else.
-func (s *sockets) listenLocked(at netip.AddrPort) error {
+// listen listens on one address, not on all: a service's port is open to
+// programs that ask for the service, and to nobody else.
+func (s *sockets) listen(at netip.AddrPort) (net.Listener, error) {
 	config := net.ListenConfig{Control: s.bind}
 	listener, err := config.Listen(context.Background(), "tcp4", at.String())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.open[at] = listener
 	s.serve(listener)
-	return nil
+	return listener, nil
 }
 
 // serve hands on the connections of listener, which somebody else closes.
