@@ -116,10 +116,7 @@ func newControllerBenchCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if wantJSON(cmd) {
-			return printJSON(cmd, found)
-		}
-		return writeText(cmd.OutOrStdout(), found.text())
+		return printFound(cmd, found)
 	}
 	return cmd
 }

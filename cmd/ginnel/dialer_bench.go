@@ -80,10 +80,7 @@ func newDialerBenchCmd() *cobra.Command {
 		if err := context.Cause(cmd.Context()); err != nil {
 			return err
 		}
-		if wantJSON(cmd) {
-			return printJSON(cmd, found)
-		}
-		return writeText(cmd.OutOrStdout(), found.text())
+		return printFound(cmd, found)
 	}
 	return cmd
 }

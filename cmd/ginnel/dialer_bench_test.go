@@ -14,7 +14,7 @@ func TestDialerBench(t *testing.T) {
 	var stdout, stderr strings.Builder
 	args := "dialer bench --duration 200ms --routers 500 --rate 1000 --peers 5 --json"
 	if status := run(strings.Fields(args), strings.NewReader(""), &stdout, &stderr); status != 0 {
-		t.Fatalf("status %d: %s", status, stderr.String())
+		t.Fatalf("status %d: %s%s", status, stdout.String(), stderr.String())
 	}
 	var found dialerBench
 	if err := json.Unmarshal([]byte(stdout.String()), &found); err != nil {

@@ -76,6 +76,9 @@ func benchIdle(ctx context.Context, peers int, duration time.Duration) (found id
 			cancel(err)
 		}
 	})
+	for c.Addr() == nil && ctx.Err() == nil { // nobody can dial before it listens
+		benchWait(ctx, time.Millisecond)
+	}
 	slots := make(chan struct{}, 8)
 	var connecting sync.WaitGroup
 	for i := range peers {

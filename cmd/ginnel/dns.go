@@ -69,10 +69,7 @@ func newDNSBenchCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if wantJSON(cmd) {
-			return printJSON(cmd, found)
-		}
-		return writeText(cmd.OutOrStdout(), found.text())
+		return printFound(cmd, found)
 	}
 	return cmd
 }

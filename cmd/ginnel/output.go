@@ -102,6 +102,14 @@ func printTable(w io.Writer, titles []string, rows [][]string) error {
 	return writeText(w, out.String())
 }
 
+// printFound prints what was measured, as JSON or as its own text.
+func printFound(cmd *cobra.Command, found interface{ text() string }) error {
+	if wantJSON(cmd) {
+		return printJSON(cmd, found)
+	}
+	return writeText(cmd.OutOrStdout(), found.text())
+}
+
 // writeText writes text as it stands.
 func writeText(w io.Writer, text string) error {
 	if _, err := io.WriteString(w, text); err != nil {
