@@ -5,6 +5,7 @@ package ginnel
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 )
@@ -183,6 +184,18 @@ func (e *DialError) Error() string {
 		b.WriteString(" (circuit " + string(e.Circuit) + ")")
 	}
 	return b.String()
+}
+
+// LogValue gives the error's parts, so that a log of JSON lines tells them apart.
+func (e *DialError) LogValue() slog.Value {
+	parts := []slog.Attr{slog.String("code", e.Code.String()), slog.String("message", e.Message)}
+	if e.Circuit != "" {
+		parts = append(parts, slog.String("circuit_id", string(e.Circuit)))
+	}
+	if len(e.Attempts) > 0 {
+		parts = append(parts, slog.Any("attempts", e.Attempts))
+	}
+	return slog.GroupValue(parts...)
 }
 
 // Is reports whether target is the error's code.

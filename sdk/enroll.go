@@ -78,8 +78,8 @@ func (e *enrolling) anywhere(ctx context.Context, addresses []ginnel.Address) (p
 			return held, nil
 		}
 		all = errors.Join(all, fmt.Errorf("over %s: %w", address, err))
-		// What a controller has refused, it refuses everywhere.
-		if _, refused := errors.AsType[*ginnel.DialError](err); refused || ctx.Err() != nil {
+		// Who was refused is refused everywhere; who was put off may ask another controller.
+		if errors.Is(err, ginnel.NotAuthenticated) || ctx.Err() != nil {
 			break
 		}
 	}

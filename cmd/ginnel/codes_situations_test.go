@@ -140,10 +140,7 @@ var situations = []struct {
 	{code: ginnel.PathMissingLink, make: hosted(sdk.ListenOptions{Connect: hang}, func(m *memory, _ *sdk.Client, _ *sdk.Listener) {
 		time.AfterFunc(500*time.Millisecond, func() { m.part("r1", "r2") })
 	})},
-	{code: ginnel.InvalidStrategy, make: func(m *memory) ending {
-		_, err := m.api("c1").Services().Create(m.Context(), ginnel.Service{ID: "odd", Strategy: "newest"})
-		return ending{err: err, nobody: "no such service comes about, so nobody dials it"}
-	}},
+	{code: ginnel.InvalidStrategy, make: strategyOfALaterVersion},
 	{code: ginnel.StrategyError, make: func(m *memory) ending {
 		m.service(ginnel.Service{ID: "web", Strategy: ginnel.Sticky}, "r2", "tcp:server:80")
 		m.wait(time.Second)
@@ -194,7 +191,7 @@ var situations = []struct {
 		m.stopController("c1")
 		m.wait(5 * time.Second)
 		_, err := m.dial(alice, "echo", dialTime, sdk.DialOptions{})
-		return ending{err: err, nobody: "there is none"}
+		return ending{err: err, elsewhere: func() error { return nil }} // there is none to tell
 	}},
 	{code: ginnel.Busy, make: func(m *memory) ending {
 		alice := m.client("alice")
@@ -208,11 +205,7 @@ var situations = []struct {
 		}
 		return ending{err: err}
 	}},
-	{code: ginnel.StoreUnavailable, make: func(m *memory) ending {
-		m.backend.SetDown(true)
-		_, err := m.api("c1").Services().Create(m.Context(), ginnel.Service{ID: "new"})
-		return ending{err: err, nobody: "dials do not need the store"}
-	}},
+	{code: ginnel.StoreUnavailable, make: enrollsWithoutQuorum},
 	{code: ginnel.EdgeRouterUnavailable, make: func(m *memory) ending {
 		m.update(func(tx *store.Tx) error {
 			r, err := tx.Routers().Get("r1")
@@ -258,6 +251,37 @@ var situations = []struct {
 		m.net.Cut("r2", "server")
 		return m.ended(conn, time.Second)
 	}},
+}
+
+// strategyOfALaterVersion: a controller of a later version has stored a service
+// whose strategy this one does not know. Nobody can make one here.
+func strategyOfALaterVersion(m *memory) ending {
+	_, err := m.api("c1").Services().Create(m.Context(), ginnel.Service{ID: "web", Strategy: "newest"})
+	m.commandLine(err, m.coded(err, ginnel.InvalidStrategy))
+	m.service(ginnel.Service{ID: "web"}, "r2", "tcp:server:80")
+	_, _, err = m.backend.Commit(m.Context(), nil, []store.Write{{Key: "/ginnel/1/service/web", Value: []byte(`{"id":"web","strategy":"newest"}`)}})
+	m.must(err)
+	m.wait(time.Second)
+	return m.fails("web", 0)
+}
+
+// enrollsWithoutQuorum: dials do not need the store, but who enrolls does, and who
+// administers. What the latter wanted stands in the audit log.
+func enrollsWithoutQuorum(m *memory) ending {
+	_, err := m.api("c1").Policies().Create(m.Context(), ginnel.Policy{
+		ID: "edge-late", Kind: ginnel.EdgeRouterPolicy, Identities: []string{"@late"}, Services: []string{"#all"}, Routers: []string{"@r1"},
+	})
+	m.must(err)
+	made, err := m.api("c1").Identities().Create(m.Context(), api.IdentityCreate{Identity: ginnel.Identity{ID: "late"}})
+	m.must(err)
+	m.wait(time.Second)
+	m.backend.SetDown(true)
+	_, err = m.api("c1").Services().Create(m.Context(), ginnel.Service{ID: "new"})
+	m.commandLine(err, m.coded(err, ginnel.StoreUnavailable))
+	host := m.net.Host("late")
+	_, err = sdk.Enroll(m.Context(), made.Token, sdk.WithDialNetwork(
+		func(ctx context.Context, _, address string) (net.Conn, error) { return host.Dial(ctx, address) }))
+	return ending{err: err, elsewhere: func() error { return m.audited("c1", `"id":"new","outcome":"failed","error":"STORE_UNAVAILABLE: `) }}
 }
 
 // certificateEnds: a program outlives its certificate, and cannot get another.

@@ -6,6 +6,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -19,8 +20,9 @@ type ending struct {
 	circuit  ginnel.CircuitID // where err names none
 	attempts int              // at least so many were made
 	event    string           // of the circuit log; empty: EventDial
-	// nobody says why no controller can tell of it.
-	nobody string
+	// elsewhere looks for it where it is told when it is not of a dial that a
+	// controller has heard of.
+	elsewhere func() error
 }
 
 // TestEveryCodeIsSeen brings each code about as it comes about, by nothing but
@@ -58,9 +60,7 @@ func (m *memory) check(code ginnel.Code, e ending) {
 	m.Helper()
 	var dial *ginnel.DialError
 	if e.err != nil {
-		if !errors.As(e.err, &dial) || dial.Code != code || !errors.Is(e.err, code) {
-			m.Fatalf("the caller sees %v, want %v", e.err, code)
-		}
+		dial = m.coded(e.err, code)
 		if e.circuit == "" {
 			e.circuit = dial.Circuit
 		}
@@ -73,9 +73,10 @@ func (m *memory) check(code ginnel.Code, e ending) {
 			}
 		}
 		m.commandLine(e.err, dial)
+		m.logged(e.err, dial)
 	}
-	if e.nobody != "" {
-		m.Logf("not told by a controller: %s", e.nobody)
+	if e.elsewhere != nil {
+		m.must(e.elsewhere())
 		return
 	}
 	if e.event == "" {
@@ -114,6 +115,37 @@ func (m *memory) check(code ginnel.Code, e ending) {
 		m.Logf("controller %s explains %+v, %v", id, all, err)
 	}
 	m.Errorf("no API explains circuit %s with %v", e.circuit, code)
+}
+
+// coded wants a code from an error, as programs ask for it.
+func (m *memory) coded(err error, code ginnel.Code) (dial *ginnel.DialError) {
+	m.Helper()
+	if !errors.As(err, &dial) || dial.Code != code || !errors.Is(err, code) {
+		m.Fatalf("the caller sees %v, want %v", err, code)
+	}
+	return dial
+}
+
+// logged wants all of an error in a line of JSON, as a tunneler writes for each
+// dial that failed: also where no controller has heard of it.
+func (m *memory) logged(err error, dial *ginnel.DialError) {
+	m.Helper()
+	var line strings.Builder
+	if _, whole := err.(slog.LogValuer); !whole {
+		err = dial // of a connection: net.Conn's errors are around it
+	}
+	slog.New(slog.NewJSONHandler(&line, nil)).Info("dial failed", "err", err)
+	var got struct {
+		Err struct {
+			Code, Message string
+			Circuit       ginnel.CircuitID `json:"circuit_id"`
+			Attempts      []ginnel.Attempt
+		}
+	}
+	m.must(json.Unmarshal([]byte(line.String()), &got))
+	if got.Err.Code != dial.Code.String() || got.Err.Message != dial.Message || got.Err.Circuit != dial.Circuit || len(got.Err.Attempts) != len(dial.Attempts) {
+		m.Errorf("%v is logged as %s", err, line.String())
+	}
 }
 
 // same wants the words of the caller's error elsewhere.

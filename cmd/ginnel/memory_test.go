@@ -13,7 +13,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -60,6 +62,7 @@ type memory struct {
 type memoryController struct {
 	*controller.Controller
 	holder *pki.Holder
+	audit  string // path of its audit log
 	stop   func() // nil: it does not run
 }
 
@@ -169,16 +172,18 @@ func (m *memory) controller(id string) {
 	if n == nil {
 		credential, err := controller.NewCredential(m.ca, ginnel.Peer{Role: ginnel.RoleController, ID: id})
 		m.must(err)
-		n = &memoryController{holder: pki.NewHolder(credential)}
+		n = &memoryController{holder: pki.NewHolder(credential), audit: filepath.Join(m.dir, id+".jsonl")}
 		m.ctrls[id] = n
 	}
 	st, err := store.New(m.Context(), m.backend, store.Options{})
+	m.must(err)
+	audit, err := controller.OpenAuditLog(n.audit)
 	m.must(err)
 	cfg := controller.DefaultConfig()
 	cfg.Dialer.DialDelay = 0
 	n.Controller, err = controller.New(controller.Options{
 		Config: cfg, Holder: n.holder, CA: m.ca, Store: st, Network: m.net.Host(id),
-		Log: slog.New(slog.DiscardHandler), Entropy: &m.entropy, Random: rand.New(rand.NewPCG(1, 2)),
+		Log: slog.New(slog.DiscardHandler), Entropy: &m.entropy, Random: rand.New(rand.NewPCG(1, 2)), Audit: audit,
 	})
 	m.must(err)
 	stop := m.runs("controller "+id, n.Run)
@@ -195,6 +200,7 @@ func (m *memory) controller(id string) {
 		stop()
 		cancel()
 		_ = st.Close()
+		_ = audit.Close()
 	}
 	synctest.Wait()
 }
@@ -204,6 +210,15 @@ func (m *memory) stopController(id string) {
 		n.stop()
 		n.stop = nil
 	}
+}
+
+// audited is satisfied when a line of a controller's audit log has the words.
+func (m *memory) audited(id, words string) error {
+	text, err := os.ReadFile(m.ctrls[id].audit)
+	if err == nil && !strings.Contains(string(text), words) {
+		err = fmt.Errorf("no line has %s: %s", words, text)
+	}
+	return err
 }
 
 // api gives a client of a controller's API, over HTTP without a network.

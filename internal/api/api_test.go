@@ -89,6 +89,9 @@ func (l *links) Delete(ctx context.Context, id string) error {
 type dialer struct{ Dialer }
 
 func (dialer) Redial(_ context.Context, id ginnel.RouterID) error {
+	if id == "busy" {
+		return &ginnel.DialError{Code: ginnel.Busy, Message: "later", RetryAfter: ginnel.Duration(1500 * time.Millisecond)}
+	}
 	return &ginnel.DialError{
 		Code: ginnel.NotAuthorized, Message: "no dial policy", Circuit: "c1",
 		Attempts: []ginnel.Attempt{{Terminator: "t1", Code: ginnel.RouterErrConnRefused, Cause: "refused by " + string(id)}},
@@ -184,6 +187,22 @@ func TestDialErrorSurvives(t *testing.T) {
 	d, _ := errors.AsType[*ginnel.DialError](err)
 	if d.Circuit != "c1" || len(d.Attempts) != 1 || d.Attempts[0].Code != ginnel.RouterErrConnRefused {
 		t.Errorf("got %+v", d)
+	}
+	err = c.Redial(t.Context(), "busy")
+	if d, ok := errors.AsType[*ginnel.DialError](err); !ok || d.Code != ginnel.Busy || d.RetryAfter != ginnel.Duration(1500*time.Millisecond) {
+		t.Errorf("busy: got %#v", err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.base+one(pathDialer+"/routers", "busy")+"/redial", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got := resp.Header.Get("Retry-After"); resp.StatusCode != http.StatusServiceUnavailable || got != "2" {
+		t.Errorf("got %s, to come back after %q, want 503 and 2 s", resp.Status, got)
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ginnel/ginnel"
 )
@@ -36,11 +38,22 @@ type document struct {
 	Detail   string              `json:"detail"`
 	Circuit  ginnel.CircuitID    `json:"circuit,omitempty"`
 	Attempts []ginnel.Attempt    `json:"attempts,omitempty"`
+	Retry    ginnel.Duration     `json:"retry_after,omitempty"`
 	Errors   []map[string]string `json:"errors,omitempty"`
 }
 
 func (d *document) Error() string  { return d.Detail }
 func (d *document) GetStatus() int { return d.Status }
+
+// GetHeaders tells those who know HTTP only when to ask again (RFC 9110, section
+// 10.2.3), in whole seconds.
+func (d *document) GetHeaders() http.Header {
+	if d.Retry <= 0 {
+		return nil
+	}
+	seconds := (time.Duration(d.Retry) + time.Second - 1) / time.Second
+	return http.Header{"Retry-After": {strconv.FormatInt(int64(seconds), 10)}}
+}
 
 // ContentType gives the media type of problem documents.
 func (d *document) ContentType(string) string { return "application/problem+json" }
@@ -62,7 +75,7 @@ func documentOf(err error) error {
 	if d, ok := errors.AsType[*ginnel.DialError](err); ok {
 		return &document{
 			Title: d.Code.String(), Status: statusOf[d.Code.Kind()], Detail: d.Message,
-			Circuit: d.Circuit, Attempts: d.Attempts,
+			Circuit: d.Circuit, Attempts: d.Attempts, Retry: d.RetryAfter,
 		}
 	}
 	if p, ok := errors.AsType[*Problem](err); ok {
@@ -75,7 +88,7 @@ func documentOf(err error) error {
 func errorOf(d *document) error {
 	var code ginnel.Code
 	if code.UnmarshalText([]byte(d.Title)) == nil && code != ginnel.CodeOK {
-		return &ginnel.DialError{Code: code, Message: d.Detail, Circuit: d.Circuit, Attempts: d.Attempts}
+		return &ginnel.DialError{Code: code, Message: d.Detail, Circuit: d.Circuit, Attempts: d.Attempts, RetryAfter: d.Retry}
 	}
 	var b strings.Builder
 	b.WriteString(d.Detail)
