@@ -50,17 +50,17 @@ func CircuitClientConfig(
 }
 
 // CircuitServer makes the configs of the hosting ends of circuits in one
-// process. They share the keys of session tickets, so that a client resumes
+// process. They share what wraps sessions, so that a client resumes
 // with any later circuit to the same host. Safe for concurrent use.
 type CircuitServer struct {
-	holder *Holder
-	now    func() time.Time
-	keys   *tls.Config // holds and rotates the keys of session tickets
+	holder   *Holder
+	now      func() time.Time
+	sessions *sessions
 }
 
 // NewCircuitServer makes a CircuitServer that shows the credential of h.
 func NewCircuitServer(h *Holder, now func() time.Time) *CircuitServer {
-	return &CircuitServer{holder: h, now: now, keys: &tls.Config{Time: now, MinVersion: tls.VersionTLS13}}
+	return &CircuitServer{holder: h, now: now, sessions: newSessions(now)}
 }
 
 // Config is for the host's end of the TLS inside the circuit of t, a verified
@@ -69,8 +69,8 @@ func NewCircuitServer(h *Holder, now func() time.Time) *CircuitServer {
 func (s *CircuitServer) Config(t *wire.Ticket) *tls.Config {
 	cfg := circuitConfig(s.now)
 	cfg.SessionTicketsDisabled = false
-	cfg.WrapSession = s.keys.EncryptTicket
-	cfg.UnwrapSession = s.keys.DecryptTicket
+	cfg.WrapSession = s.sessions.wrap
+	cfg.UnwrapSession = s.sessions.unwrap
 	cfg.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.holder.Load().bare, nil }
 	// Not one of the stricter kinds: they know nothing of our CA, and would
 	// refuse to resume sessions that they did not verify themselves.

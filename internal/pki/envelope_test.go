@@ -170,6 +170,38 @@ func TestTicketSigner(t *testing.T) {
 	wantErr(t, "garbage", reopen(&wire.Signed{Payload: []byte{0xff}}), ErrMalformed)
 }
 
+// A controller's own connection stands for the signatures of its own key, after a
+// renewal too, and for nobody else's.
+func TestTicketOverItsControllersConnection(t *testing.T) {
+	ca, stranger := mustCA(t, testNetwork), mustCA(t, testNetwork)
+	key := mustKey(t)
+	c1 := mustReissue(t, ca, controller("c1"), key, testNow())
+	renewed := mustReissue(t, ca, controller("c1"), key, testNow())
+	unsigned := func(c *Credential) *wire.Signed {
+		s := mustSign(t, c, wire.DomainTicket, testTicket(nil))
+		s.Signature = []byte("none")
+		return s
+	}
+	other := mustIssue(t, ca, controller("c2"), testNow())
+	for _, test := range []struct {
+		name   string
+		ticket *wire.Signed
+		by     *x509.Certificate
+		want   error
+	}{
+		{"its own", unsigned(c1), c1.Leaf, nil},
+		{"signed after its renewal", unsigned(renewed), c1.Leaf, nil},
+		{"from nobody in particular", unsigned(c1), nil, ErrSignature},
+		{"another controller's", unsigned(other), c1.Leaf, ErrSignature},
+		{"another controller's, signed", mustSign(t, other, wire.DomainTicket, testTicket(nil)), c1.Leaf, nil},
+		{"a router's of the same key", unsigned(mustReissue(t, ca, router("c1"), key, testNow())), c1.Leaf, ErrRole},
+		{"another CA's leaf of the same key", unsigned(mustReissue(t, stranger, controller("c1"), key, testNow())), c1.Leaf, ErrStranger},
+	} {
+		_, err := OpenTicketFrom(test.ticket, ca.Cert, testNow(), test.by)
+		wantErr(t, test.name, err, test.want)
+	}
+}
+
 func BenchmarkOpen(b *testing.B) {
 	ca := mustCA(b, testNetwork)
 	s := mustSign(b, mustIssue(b, ca, identity("alice"), testNow()), wire.DomainDial, &wire.Dial{Service: "web", Early: make([]byte, 512)})

@@ -36,8 +36,15 @@ func SignTicket(c *Credential, t *wire.Ticket) (*wire.Signed, error) {
 
 // OpenTicket verifies a ticket that was just issued, and decodes it.
 func OpenTicket(s *wire.Signed, ca *x509.Certificate, now time.Time) (*wire.Ticket, error) {
+	return OpenTicketFrom(s, ca, now, nil)
+}
+
+// OpenTicketFrom is OpenTicket of what a controller sent over its own connection,
+// on which it has shown the leaf by. A ticket that the same key is to have signed
+// is taken without looking at its signature: the connection says who made it.
+func OpenTicketFrom(s *wire.Signed, ca *x509.Certificate, now time.Time, by *x509.Certificate) (*wire.Ticket, error) {
 	t := new(wire.Ticket)
-	if _, err := OpenInto(s, wire.DomainTicket, ca, now, t, ginnel.RoleController); err != nil {
+	if _, err := openInto(s, wire.DomainTicket, ca, now, by, t, []ginnel.Role{ginnel.RoleController}); err != nil {
 		return nil, err
 	}
 	if t.GetVersion() != TicketVersion {

@@ -105,7 +105,7 @@ func ParseToken(text Secret, now time.Time) (Token, error) {
 	}
 	err = checkBounds(signed, wire.DomainToken)
 	if err == nil {
-		_, err = openSignature(signed, wire.DomainToken, digest{})
+		_, err = openSignature(signed, wire.DomainToken, digest{}, nil)
 	}
 	if err != nil {
 		return Token{}, fmt.Errorf("token: damaged: %w", err)

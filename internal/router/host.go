@@ -120,7 +120,7 @@ func (rt *routing) connect(ctx context.Context, r *row) ([]byte, error) {
 // terminator.
 func (rt *routing) admit() (*wire.Ticket, error) {
 	c, e := rt.c, rt.route.GetEgress()
-	ticket, err := pki.OpenTicket(e.GetTicket(), c.r.self.held().Load().CA, time.Now())
+	ticket, err := pki.OpenTicketFrom(e.GetTicket(), c.r.self.held().Load().CA, time.Now(), rt.ch.conn.Leaf())
 	if err == nil {
 		self := ginnel.Peer{Role: ginnel.RoleRouter, ID: string(c.r.id)}
 		err = pki.CheckTicketForPeer(ticket, c.r.netID, self, func(id ginnel.TerminatorID) bool {

@@ -39,7 +39,8 @@ func TestL32_L39_WhyAnEgressRefuses(t *testing.T) {
 		silent := p.ask("c-1", "router", "r2", "dark-1", "r2")
 		stream := p.ask("c-1", "router", "r2", "udp-1", "r2")
 		forged := p.ask("c-1", "router", "r2", "web-1", "r2")
-		forged.ticket.Signature[10] ^= 1
+		// In another controller's name: what c1 says of its own, its connection vouches for.
+		forged.ticket.Leaf = w.issue(ginnel.Peer{Role: ginnel.RoleController, ID: "c2"}, 0).Leaf.Raw
 		listen := func() { f.server(echo) }
 		for i, c := range []struct {
 			name   string
