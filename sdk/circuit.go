@@ -31,6 +31,9 @@ type circuit struct {
 	attaches uint64 // sequence of the last Attach
 	without  error  // why the last request for a path brought none; nil: it did
 	over     bool
+	// busy are controllers that had no answer to the last Resumes: the next one
+	// goes to another, while there is one.
+	busy map[ginnel.ControllerID]bool
 }
 
 // peer gives who is at the other end.

@@ -118,7 +118,7 @@ func finalCode(err error) (ginnel.Code, bool) {
 // resume asks a controller for another path, over e, and gives it to the stream.
 func (x *circuit) resume(ctx context.Context, e *edge) error {
 	c := x.c
-	to, ok := c.audience(e, nil)
+	to, ok := x.audience(e)
 	if !ok {
 		return ginnel.Errorf(ginnel.ControllerUnavailable, "edge router %s has no controller", e.id)
 	}
@@ -135,10 +135,35 @@ func (x *circuit) resume(ctx context.Context, e *edge) error {
 		},
 	})
 	if err != nil {
+		if errors.Is(err, ginnel.Busy) || errors.Is(err, ginnel.ControllerUnavailable) {
+			x.shun(ginnel.ControllerID(to.GetId()))
+		}
 		return err
 	}
 	resp := answer.GetDialResponse()
 	return x.newPath(e, resp.GetGeneration(), resp.GetArriveLabel(), resp.GetSendLabel())
+}
+
+// audience gives the controller to ask for a path over e: one that has not just
+// said that it cannot answer, if there is one.
+func (x *circuit) audience(e *edge) (*wire.ControllerInfo, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if to, ok := x.c.audience(e, func(id ginnel.ControllerID) bool { return x.busy[id] }); ok {
+		return to, true
+	}
+	clear(x.busy)
+	return x.c.audience(e, nil)
+}
+
+// shun notes a controller that could not answer.
+func (x *circuit) shun(id ginnel.ControllerID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.busy == nil {
+		x.busy = make(map[ginnel.ControllerID]bool)
+	}
+	x.busy[id] = true
 }
 
 func (x *circuit) nextResume() uint32 {

@@ -56,12 +56,19 @@ type memory struct {
 	served  sync.WaitGroup // servers, watchers and their like
 
 	mu     sync.Mutex
-	events []api.CircuitEvent // of all controllers
+	events []told
+}
+
+// told is what a controller said of a circuit.
+type told struct {
+	api.CircuitEvent
+	by string
 }
 
 type memoryController struct {
 	*controller.Controller
 	holder *pki.Holder
+	store  *farStore
 	audit  string // path of its audit log
 	stop   func() // nil: it does not run
 }
@@ -172,10 +179,10 @@ func (m *memory) controller(id string) {
 	if n == nil {
 		credential, err := controller.NewCredential(m.ca, ginnel.Peer{Role: ginnel.RoleController, ID: id})
 		m.must(err)
-		n = &memoryController{holder: pki.NewHolder(credential), audit: filepath.Join(m.dir, id+".jsonl")}
+		n = &memoryController{holder: pki.NewHolder(credential), store: &farStore{Backend: m.backend}, audit: filepath.Join(m.dir, id+".jsonl")}
 		m.ctrls[id] = n
 	}
-	st, err := store.New(m.Context(), m.backend, store.Options{})
+	st, err := store.New(m.Context(), n.store, store.Options{})
 	m.must(err)
 	audit, err := controller.OpenAuditLog(n.audit)
 	m.must(err)
@@ -192,7 +199,7 @@ func (m *memory) controller(id string) {
 	m.served.Go(func() {
 		for ev := range events {
 			m.mu.Lock()
-			m.events = append(m.events, ev)
+			m.events = append(m.events, told{ev, id})
 			m.mu.Unlock()
 		}
 	})
@@ -240,8 +247,8 @@ func (m *memory) event(meant func(api.CircuitEvent) bool) *api.CircuitEvent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, ev := range m.events {
-		if meant(ev) {
-			return &ev
+		if meant(ev.CircuitEvent) {
+			return &ev.CircuitEvent
 		}
 	}
 	return nil

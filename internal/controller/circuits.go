@@ -8,6 +8,7 @@ import (
 	"container/heap"
 	"context"
 	crand "crypto/rand"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -162,7 +163,11 @@ func (cs *circuits) routeConnecting(ch outlet, m *wire.Message) {
 
 // routeResult takes a router's answer to a Route.
 func (cs *circuits) routeResult(ch outlet, m *wire.Message) {
-	cs.inbox.put(routeAnswered{ch.id(), m.GetRouteResult()})
+	r := m.GetRouteResult()
+	if n := len(r.GetEarly()); n > wire.MaxEarlyBack {
+		cs.c.faults.note(ch.id(), faultAnswer, fmt.Errorf("circuit %.64q: answer with %d bytes, at most %d", r.GetCircuit(), n, wire.MaxEarlyBack))
+	}
+	cs.inbox.put(routeAnswered{ch.id(), r})
 }
 
 // labelGrant takes labels that a router gives us for use.

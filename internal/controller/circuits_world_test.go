@@ -89,6 +89,7 @@ func newCircuitWorld(t testing.TB) *circuitWorld {
 		holder: pki.NewHolder(w.credential(ginnel.RoleController, "ctrl1")),
 	}
 	w.c.metrics = newMetrics(w.c)
+	w.c.faults = newFaults(w.c.log, w.c.metrics.registry)
 	w.c.fabric = newFabric(w.c)
 	w.cs = newCircuits(w.c, mrand.New(mrand.NewPCG(1, 2)))
 	w.cs.underlay = w

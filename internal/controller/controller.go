@@ -82,6 +82,7 @@ type Controller struct {
 	judge      *judge
 	circuits   *circuits
 	hints      *hints
+	faults     *faults
 	nonces     nonces
 
 	// life ends when Run is to return. Set by Run before anything runs.
@@ -127,6 +128,7 @@ func New(opts Options) (*Controller, error) {
 	}
 	c.settings.Store(newSettings(opts.Config, opts.Network))
 	c.metrics = newMetrics(c)
+	c.faults = newFaults(c.log, c.metrics.registry)
 	c.metrics.dialing.workers.Set(float64(opts.Config.Dialer.MaxWorkers))
 	c.ready = newReadiness(c)
 	c.fabric = newFabric(c)

@@ -128,7 +128,9 @@ func (cs *circuits) verify(s *setup, signed *wire.Signed, domain string, m addre
 	}
 	s.decision.client = client.ID
 	if claimed != string(client.ID) {
-		return client, failure(ginnel.Errorf(ginnel.NotAuthenticated, "router %s passes on as identity %q what %s has signed", s.from.id(), claimed, client.ID))
+		lie := ginnel.Errorf(ginnel.NotAuthenticated, "router %s passes on as identity %q what %s has signed", s.from.id(), claimed, client.ID)
+		cs.c.faults.note(s.from.id(), faultClaim, lie)
+		return client, failure(lie)
 	}
 	s.timing.genuine = time.Now()
 	return client, nil

@@ -131,6 +131,9 @@ func TestL49_CompromisedRouter(t *testing.T) {
 		refused("alice's leaf, mallory's signature", "A", "alice", changed(w.sign("mallory", wire.DomainDial, fresh()), func(s *wire.Signed) { s.Leaf = good.dial.GetLeaf() }))
 		refused("another payload", "A", "alice", changed(w.sign("alice", wire.DomainDial, fresh()), func(s *wire.Signed) { s.Payload = good.dial.GetPayload() }))
 		refused("nothing", "A", "alice", nil)
+		if n := w.c.noted(t, faultClaim); n != 3 {
+			t.Errorf("%d lies about who dials were noted, want 3", n)
+		}
 		w.wantRows("A", "B", "C")
 		w.wantIdle()
 	})

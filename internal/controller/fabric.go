@@ -291,6 +291,9 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, ende
 	}
 	for _, row := range page.edges {
 		row.judgement = new(judgement)
+		if old := s.edges[row.connection]; old != nil && old.identity == row.identity && old.key == row.key {
+			row.judgement = old.judgement
+		}
 		if s.edges[row.connection] = &row; row.removed {
 			delete(s.edges, row.connection)
 		}
@@ -303,6 +306,9 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, ende
 		}
 		if !row.removed {
 			row.judgement = new(judgement)
+			if old != nil && old.ticket == row.ticket {
+				row.judgement = old.judgement
+			}
 			s.endpoints[row.endpointKey] = row
 			f.listLocked(row)
 		} else if old != nil && len(f.circuits[row.circuit]) == 0 {

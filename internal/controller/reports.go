@@ -8,6 +8,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
 )
@@ -98,20 +99,21 @@ func (c *Controller) takeReport(ch *channel, page *wire.State) {
 	}
 }
 
-// readReport verifies a page. Rows that cannot be are skipped, which is said once.
+// readReport verifies a page. Rows that cannot be are skipped, and the router is at
+// fault: it has to look at what is signed before it reports it. That a certificate
+// has ended since then is nobody's.
 func (c *Controller) readReport(ch *channel, page *wire.State) softPage {
 	rows := softPage{end: page.GetEnd()}
 	var wrong error
-	skipped := 0
 	keep := func(err error, take func()) {
 		switch {
 		case err == nil:
 			take()
-			return
+		case errors.Is(err, pki.ErrExpired):
+			c.log.Debug("reported and expired", "router_id", string(ch.router), "err", err)
 		case wrong == nil:
 			wrong = err
 		}
-		skipped++
 	}
 	for _, l := range page.GetLinks() {
 		row, err := readLink(ch.router, l)
@@ -130,7 +132,7 @@ func (c *Controller) readReport(ch *channel, page *wire.State) softPage {
 		keep(err, func() { rows.endpoints = append(rows.endpoints, row) })
 	}
 	if wrong != nil {
-		c.log.Warn("router reports what cannot be", "router_id", string(ch.router), "rows", skipped, "err", wrong)
+		c.faults.note(ch.router, faultReport, wrong)
 	}
 	return rows
 }

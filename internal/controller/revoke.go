@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -24,6 +25,9 @@ const (
 	judgeAgain = time.Second
 	// revokeAgain is when a row that a router still reports is revoked again.
 	revokeAgain = 5 * time.Second
+	// keptTimes: a row that is to be revoked so often is kept by a router that
+	// hears us, for one that is silent so long has lost its channel.
+	keptTimes = 5
 )
 
 // judge ends what is no longer allowed: it looks at the rows that routers
@@ -134,13 +138,16 @@ func (j *judge) look() (left bool) {
 
 // router judges the rows of one router and reports whether something is left.
 func (j *judge) router(b bench, id ginnel.RouterID) (left bool) {
-	ch, verdicts, left := j.c.fabric.judge(b, id)
-	for _, v := range verdicts {
+	ch, b := j.c.fabric.judge(b, id)
+	if b.kept != nil {
+		j.c.faults.note(id, faultKept, b.kept)
+	}
+	for _, v := range b.out {
 		if !j.send(ch, v) {
 			return true
 		}
 	}
-	return left || len(verdicts) > 0
+	return b.left || len(b.out) > 0
 }
 
 // send sends one revocation. A router that does not take it is hung up: it is
@@ -192,9 +199,9 @@ func (f *fabric) rowsOf(id ginnel.RouterID, all bool) (of rows) {
 	return of
 }
 
-// judge gives the revocations that a router is to be sent, each once, and
-// whether there are rows that cannot be judged yet. Nobody waits for it.
-func (f *fabric) judge(b bench, id ginnel.RouterID) (ch *channel, verdicts []*wire.Revoke, left bool) {
+// judge judges the rows of a router, and gives its channel and the bench with what
+// came out. Nobody waits for it.
+func (f *fabric) judge(b bench, id ginnel.RouterID) (*channel, bench) {
 	b.router, _ = b.Routers().Get(id)
 	b.sent = make(map[verdict]bool)
 	of := f.rowsOf(id, !b.shaken.empty())
@@ -218,7 +225,7 @@ func (f *fabric) judge(b bench, id ginnel.RouterID) (ch *channel, verdicts []*wi
 		}
 		b.decide(b.endpoint(e), e.at, e.judgement)
 	}
-	return of.ch, b.out, b.left
+	return of.ch, b
 }
 
 // shaken tells the rows that may have lost their ground.
@@ -275,6 +282,21 @@ type verdict struct {
 	circuit  ginnel.CircuitID
 }
 
+// String says what the verdict is about.
+func (v verdict) String() string {
+	text := "identity " + string(v.identity)
+	if v.service != "" {
+		text += ", service " + string(v.service)
+	}
+	switch {
+	case v.bind:
+		text += ", its terminators"
+	case v.circuit != "":
+		text += ", circuit " + string(v.circuit)
+	}
+	return text
+}
+
 // bench judges the rows of one router, those that have not passed or are shaken.
 type bench struct {
 	rules
@@ -282,8 +304,10 @@ type bench struct {
 	asOf   time.Time
 	router ginnel.Router
 	sent   map[verdict]bool
-	out    []*wire.Revoke
-	left   bool
+	// What comes out:
+	out  []*wire.Revoke // to be sent, each once
+	left bool           // there are rows that cannot be judged yet
+	kept error          // what the router does not let go of; nil: nothing
 }
 
 // decide takes a verdict about a row that was reported at an instant.
@@ -297,6 +321,9 @@ func (b *bench) decide(v verdict, reported time.Time, j *judgement) {
 		return
 	}
 	j.revoked = time.Now()
+	if j.times++; j.times >= keptTimes {
+		b.kept = fmt.Errorf("it was told %d times to end this, and reports it still: %s", j.times-1, v)
+	}
 	if b.sent[v] {
 		return
 	}

@@ -97,7 +97,8 @@ type (
 	// judgement is what the judge has found about a row, which alone uses it.
 	judgement struct {
 		passed  bool      // nothing was wrong with it, unless it is shaken
-		revoked time.Time // zero: not
+		revoked time.Time // the last time; zero: not
+		times   int       // so often
 	}
 )
 

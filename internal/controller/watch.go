@@ -38,6 +38,7 @@ func (c *Controller) changed(change store.Change) {
 		router, ok := change.New.(ginnel.Router)
 		if !ok {
 			c.fabric.forgetPeer(id)
+			c.faults.forget(id)
 		}
 		if !ok || router.Disabled {
 			c.ready.settled(id)

@@ -1,0 +1,281 @@
+// Copyright 2026 The Ginnel Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/api"
+	"github.com/ginnel/ginnel/internal/store"
+	"github.com/ginnel/ginnel/sdk"
+)
+
+// farStore is the store as one controller reaches it, or does not.
+type farStore struct {
+	store.Backend
+	mu  sync.Mutex
+	cut chan struct{} // closed when it is reached again; nil: it is
+}
+
+// part keeps the controller from its store until join is called.
+func (f *farStore) part() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cut = make(chan struct{})
+}
+
+func (f *farStore) join() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.cut)
+	f.cut = nil
+}
+
+func (f *farStore) away() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cut
+}
+
+func (f *farStore) Load(ctx context.Context, after string, limit int, at store.Revision) (store.Page, error) {
+	if f.away() != nil {
+		return store.Page{}, store.ErrUnavailable
+	}
+	return f.Backend.Load(ctx, after, limit, at)
+}
+
+func (f *farStore) Commit(ctx context.Context, checks []store.Check, writes []store.Write) (store.Revision, bool, error) {
+	if f.away() != nil {
+		return 0, false, store.ErrUnavailable
+	}
+	return f.Backend.Commit(ctx, checks, writes)
+}
+
+func (f *farStore) Head(ctx context.Context) (store.Revision, error) {
+	if f.away() != nil {
+		return 0, store.ErrUnavailable
+	}
+	return f.Backend.Head(ctx)
+}
+
+// Watch reports nothing while the store is out of reach, and then all of it.
+func (f *farStore) Watch(ctx context.Context, after store.Revision) <-chan store.Batch {
+	in, out := f.Backend.Watch(ctx, after), make(chan store.Batch)
+	go func() {
+		defer close(out)
+		for batch := range in {
+			if back := f.away(); back != nil {
+				select {
+				case <-back:
+				case <-ctx.Done():
+				}
+			}
+			select {
+			case out <- batch:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return out
+}
+
+// threeControllers is the diamond with three of them, and alice may not dial echo.
+func threeControllers(t *testing.T, test func(m *memory)) {
+	t.Helper()
+	inMemory(t, func(m *memory) {
+		m.diamond()
+		m.update(func(tx *store.Tx) error { return tx.Policies().Delete("dial-alice-echo") })
+		for _, c := range []string{"c1", "c2", "c3"} {
+			m.controller(c)
+		}
+		m.wait(20 * time.Second)
+		test(m)
+	})
+}
+
+// busyAt counts the dials and resumes of a kind that a controller was too unsure of.
+func (m *memory) busyAt(id, kind string) (n int) {
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, ev := range m.events {
+		if ev.by == id && ev.Event == kind && ev.Code == ginnel.Busy {
+			n++
+		}
+	}
+	return n
+}
+
+// asksFirst gives a client of an identity that asks that controller before others.
+// Whom a client asks first is chance.
+func (m *memory) asksFirst(identity, controller, service string) *sdk.Client {
+	m.Helper()
+	for range 50 {
+		c := m.client(identity)
+		before := m.busyAt(controller, api.EventDial)
+		conn, err := m.dial(c, service, dialTime, sdk.DialOptions{})
+		if err != nil {
+			m.Fatalf("one controller of three is behind, and a dial fails: %v", err)
+		}
+		m.must(conn.Abort())
+		if m.busyAt(controller, api.EventDial) > before {
+			return c
+		}
+		m.must(c.Close())
+	}
+	m.Fatalf("of 50 clients none has asked %s first", controller)
+	return nil
+}
+
+// TestL45_StaleControllerRefusesNothing cuts one controller of three off from its
+// store and allows what it does not hear of: a policy, an identity. What it would
+// refuse it calls BUSY, for a dial and for a resume, and another one is asked; and
+// it ends nothing that others have allowed, also not when it is back.
+func TestL45_StaleControllerRefusesNothing(t *testing.T) {
+	threeControllers(t, func(m *memory) {
+		m.ctrls["c2"].store.part()
+		m.wait(6 * time.Second)
+		m.allow(ginnel.DialPolicy, "alice", "echo")
+		m.identity("carol", "r1")
+		m.allow(ginnel.DialPolicy, "carol", "echo")
+		var conns []*sdk.Conn
+		// c2 gives carol no service list, so she has found another controller already.
+		for _, c := range []*sdk.Client{m.asksFirst("alice", "c2", "echo"), m.client("carol")} {
+			conn, err := m.dial(c, "echo", dialTime, sdk.DialOptions{})
+			m.must(err)
+			m.says(conn, "allowed")
+			conns = append(conns, conn)
+		}
+		m.wait(5 * time.Second)
+		before := m.busyAt("c2", api.EventResume)
+		for _, transit := range []string{"r2", "r3"} { // whichever way they went
+			m.part("r1", transit)
+			m.wait(5 * time.Second)
+			for _, conn := range conns {
+				m.says(conn, "on another path without "+transit)
+			}
+			m.net.Resume("r1", transit)
+			m.net.Resume(transit, "r1")
+			m.wait(10 * time.Second)
+		}
+		if m.busyAt("c2", api.EventResume) == before {
+			m.Error("c2 was not asked for a path")
+		}
+		m.ctrls["c2"].store.join()
+		m.wait(time.Minute)
+		for _, conn := range conns {
+			m.says(conn, "still allowed")
+		}
+		if n := m.revokedBy("c2"); n != 0 {
+			m.Errorf("c2 has revoked %d times what others allowed", n)
+		}
+	})
+}
+
+// TestL45_L105_StaleControllerKeepsNobody takes a policy, then an identity, away
+// while one controller of three does not hear of it: circuits end in 5 s, a dial that
+// the one still grants ends in that time as well, and whoever knows refuses.
+func TestL45_L105_StaleControllerKeepsNobody(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		take func(tx *store.Tx) error
+		code ginnel.Code
+	}{
+		{"policy", func(tx *store.Tx) error { return tx.Policies().Delete("dial-alice-echo") }, ginnel.NotAuthorized},
+		{"identity", func(tx *store.Tx) error { return tx.Identities().Delete("alice") }, ginnel.NotAuthenticated},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			threeControllers(t, func(m *memory) {
+				m.allow(ginnel.DialPolicy, "alice", "echo")
+				m.wait(time.Second)
+				conn, err := m.dial(m.client("alice"), "echo", dialTime, sdk.DialOptions{})
+				m.must(err)
+				m.says(conn, "allowed")
+				var clients []*sdk.Client // so many that each controller is asked first by some
+				for range 12 {
+					clients = append(clients, m.client("alice"))
+				}
+				m.ctrls["c2"].store.part()
+				m.wait(time.Second)
+				m.update(tt.take)
+				m.revokedInTime(conn)
+				refused, granted := 0, 0
+				for _, c := range clients {
+					conn, err := m.dial(c, "echo", 900*time.Millisecond, sdk.DialOptions{})
+					switch {
+					case err == nil:
+						granted++
+						m.wait(5 * time.Second)
+						m.noCircuits()
+						_ = conn.Abort() // its program may have been hung up before it heard why
+					case errors.Is(err, tt.code), errors.Is(err, ginnel.EdgeRouterUnavailable): // it was hung up
+						refused++
+					default:
+						m.Errorf("got %v", err)
+					}
+				}
+				if refused == 0 {
+					m.Error("nobody was refused")
+				}
+				m.Logf("%d refused, %d granted by the controller that is behind", refused, granted)
+				m.wait(10 * time.Second) // from here on c2 knows how old its cache is
+				for _, c := range clients {
+					if _, err := m.dial(c, "echo", 900*time.Millisecond, sdk.DialOptions{}); err == nil {
+						// What was a good decision once is no refusal: it is taken back by others.
+						granted++
+					}
+				}
+				m.wait(5 * time.Second)
+				m.noCircuits()
+				m.ctrls["c2"].store.join()
+				m.wait(10 * time.Second)
+				for _, c := range clients {
+					if _, err := m.dial(c, "echo", 900*time.Millisecond, sdk.DialOptions{}); err == nil {
+						m.Error("dialed when all controllers knew")
+					}
+				}
+			})
+		})
+	}
+}
+
+// noCircuits wants no router to report an end of a circuit.
+func (m *memory) noCircuits() {
+	m.Helper()
+	circuits, err := m.api("c1").ListCircuits(m.Context())
+	m.must(err)
+	if len(circuits) != 0 {
+		m.Errorf("%d circuits are left, the first is %+v", len(circuits), circuits[0])
+	}
+}
+
+// revokedBy counts what a controller has revoked.
+func (m *memory) revokedBy(id string) int {
+	m.Helper()
+	families, err := m.ctrls[id].Metrics().Gather()
+	m.must(err)
+	for _, f := range families {
+		if f.GetName() == "ginnel_controller_revocations_total" {
+			return int(f.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+	m.Fatal("revocations are not counted")
+	return 0
+}
+
+// revokedInTime wants a connection to end with REVOKED within 5 s.
+func (m *memory) revokedInTime(conn *sdk.Conn) {
+	m.Helper()
+	began := time.Now()
+	_, err := conn.Read(make([]byte, 1))
+	if took := time.Since(began); !errors.Is(err, ginnel.Revoked) || took > 5*time.Second {
+		m.Errorf("after %v: %v, want REVOKED within 5 s", took, err)
+	}
+}
