@@ -45,6 +45,7 @@ var elsewhere = order{Range: netip.MustParsePrefix("198.18.0.0/15"), Targets: ta
 var everything = order{Range: shared, Targets: targets(
 	"tcp 100.64.7.7/32 443-443", "tcp 100.64.7.8/32 1-65535", "udp 100.64.7.7/32 53-53",
 	"tcp 10.20.0.0/16 80-90", "tcp 10.20.5.0/24 1-65535", "udp 10.20.0.0/16 1-65535", "tcp 192.0.2.7/32 9000-9999",
+	"tcp 2001:db8:20::/48 80-90", "tcp 2001:db8:20:5::/64 1-65535", "udp 2001:db8:20::/48 1-65535", "tcp 2001:db8::7/128 9000-9999",
 )}
 
 func want(t *testing.T, what, got, want string) {
@@ -133,6 +134,132 @@ func TestE2E_OwnTrafficIsNotIntercepted(t *testing.T) {
 	want(t, "nobody there", c.tell(order{Dial: "10.20.0.2:86"}), "refused")
 	want(t, "synthetic", c.tell(order{Dial: "100.64.7.7:443"}), "stand for names")
 	want(t, "the host's own address", h.ask("10.20.0.1:85"), "caught 10.20.0.1:85")
+}
+
+// TestE2E_AnswersAreNotIntercepted has hosts of an intercepted network use servers
+// of this host, and through it those of others: the ports that answers go to are
+// the network's, too.
+func TestE2E_AnswersAreNotIntercepted(t *testing.T) {
+	for _, forward := range []string{"0", "1"} {
+		t.Run("ip_forward="+forward, func(t *testing.T) {
+			t.Parallel()
+			h, far, beyond := newHost(t), newHost(t), newHost(t)
+			wire(h, "10.20.5.1/24", far, "10.20.5.9/24")
+			wire(h, "172.16.1.1/24", beyond, "172.16.1.2/24")
+			far.run("ip", "route", "add", "default", "via", "10.20.5.1")
+			beyond.run("ip", "route", "add", "default", "via", "172.16.1.1")
+			h.run("sysctl", "-qw", "net.ipv4.ip_forward="+forward)
+			h.serve("server", "91")
+			beyond.serve("beyond", "91")
+			o := everything
+			o.Gateway = []netip.Prefix{netip.MustParsePrefix("10.20.5.0/24"), netip.MustParsePrefix("172.16.1.0/24")}
+			h.start(o).wantReady()
+			for range 2 {
+				want(t, "a server of this host", far.ask("172.16.1.1:91"), "server")
+				want(t, "at an address that a target holds", far.ask("10.20.5.1:91"), "server")
+				want(t, "a datagram to it", far.sendFor("3", "10.20.5.1:91", 100), "server 100")
+				want(t, "what is intercepted", h.ask("10.20.5.9:91"), "caught 10.20.5.9:91")
+				want(t, "by another host", beyond.ask("10.20.5.9:91"), "caught 10.20.5.9:91")
+				if forward == "1" {
+					want(t, "a server beyond", far.ask("172.16.1.2:91"), "beyond")
+					want(t, "a datagram to it", far.sendFor("3", "172.16.1.2:91", 100), "beyond 100")
+				}
+			}
+		})
+	}
+}
+
+// TestE2E_OlderConnectionsStay has a host of an intercepted network be connected
+// before the tunneler starts; the server speaks first.
+func TestE2E_OlderConnectionsStay(t *testing.T) {
+	h, far := newHost(t), newHost(t)
+	wire(h, "10.20.5.1/24", far, "10.20.5.9/24")
+	h.run("ip", "addr", "add", "172.16.9.1/32", "dev", "lo")
+	far.run("ip", "route", "add", "172.16.9.1/32", "via", "10.20.5.1")
+	server := h.command("python3", "-c", `
+import socket
+s = socket.create_server(("172.16.9.1", 91)); print("ready", flush=True)
+c, _ = s.accept(); input(); c.sendall(b"one\n"); print(c.recv(10), flush=True); input(); c.sendall(b"two\n"); input()
+`)
+	in, out := pipes(t, server)
+	want(t, "server", out(), "ready")
+	client := far.command("python3", "-c", `
+import socket
+c = socket.create_connection(("172.16.9.1", 91)); print("connected", flush=True); f = c.makefile()
+print(f.readline().strip(), flush=True); c.sendall(b"back"); print(f.readline().strip(), flush=True)
+`)
+	_, heard := pipes(t, client)
+	want(t, "client", heard(), "connected")
+	h.start(everything).wantReady()
+	in("go on")
+	want(t, "the server's first", heard(), "one")
+	want(t, "the client's", out(), "b'back'")
+	in("go on")
+	want(t, "the server's second", heard(), "two")
+	want(t, "a new one", h.ask("10.20.5.9:91"), "caught 10.20.5.9:91")
+}
+
+// TestE2E_IPv6 is for real IPv6 addresses what the tests around it are for IPv4.
+func TestE2E_IPv6(t *testing.T) {
+	for _, route := range []string{"", "default"} {
+		t.Run("route "+route, func(t *testing.T) {
+			t.Parallel()
+			h, lan, stranger, far := newHost(t), newHost(t), newHost(t), newHost(t)
+			wire(h, "fd00:1::1/64", lan, "fd00:1::2/64")
+			wire(h, "fd00:2::1/64", stranger, "fd00:2::2/64")
+			wire(h, "fd00:3::1/64", far, "fd00:3::2/64")
+			lan.run("ip", "route", "add", "default", "via", "fd00:1::1")
+			stranger.run("ip", "route", "add", "default", "via", "fd00:2::1")
+			far.run("ip", "route", "add", "default", "via", "fd00:3::1")
+			if route != "" {
+				h.run("ip", "route", "add", route, "via", "fd00:3::2")
+			}
+			far.run("ip", "addr", "add", "2001:db8:20:5::1/128", "dev", "lo")
+			far.serve("real", "91", "85")
+			h.run("ip", "route", "add", "2001:db8:20:5::/64", "via", "fd00:3::2")
+			h.serve("server", "92")
+			before := h.state()
+			o := everything
+			o.Gateway = []netip.Prefix{netip.MustParsePrefix("fd00:1::/64")}
+			c := h.start(o)
+			c.wantReady()
+			for _, who := range []*host{h, lan} {
+				for _, at := range []string{"[2001:db8:20::1]:80", "[2001:db8:20:ffff:ffff:ffff:ffff:ffff]:90", "[2001:db8:20:5::1]:1234", "[2001:db8::7]:9000"} {
+					want(t, who.name+" "+at, who.ask(at), "caught "+at)
+				}
+				for _, at := range []string{"[2001:db8:20::1]:53", "[2001:db8:20:5::1]:5353"} {
+					want(t, who.name+" udp "+at, who.send(at, 3000), "caught "+at+" 3000")
+				}
+			}
+			want(t, "a port that is a prefix's only", h.ask("[2001:db8:20:5::1]:91"), "caught [2001:db8:20:5::1]:91")
+			want(t, "tunneler", c.tell(order{Dial: "[2001:db8:20:5::1]:85"}), "real")
+			want(t, "a server of this host", far.ask("[fd00:3::1]:92"), "server")
+			want(t, "a datagram to it", far.send("[fd00:3::1]:92", 100), "server 100")
+			if !stranger.refuses("[2001:db8:20::1]:80") {
+				t.Error("a host that is not named is served")
+			}
+			c.end()
+			want(t, "state", h.state(), before)
+			c = h.start(everything)
+			c.wantReady()
+			c.kill()
+			if h.state() == before {
+				t.Fatal("a killed process left nothing: this tests nothing")
+			}
+			h.startText("cleanup")
+			want(t, "state", h.state(), before)
+		})
+	}
+}
+
+// TestE2E_IPv6IsOff has the system know no IPv6: the rest is intercepted.
+func TestE2E_IPv6IsOff(t *testing.T) {
+	h := newHost(t)
+	h.run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.lo.disable_ipv6=1")
+	c := h.start(where)
+	c.wantReady()
+	want(t, "set", c.tell(order{Targets: everything.Targets}), "5 wide ranges and real addresses, tcp 2001:db8::7 9000-9999 for one, are not intercepted: IPv6 is switched off")
+	want(t, "IPv4", h.ask("10.20.0.1:80"), "caught 10.20.0.1:80")
 }
 
 // TestE2E_Gateway has programs of another host come by a route.
@@ -241,7 +368,7 @@ func TestE2E_ChangeLeavesOthersAlone(t *testing.T) {
 }
 
 // tproxyPort is the only thing that differs from one run to the next.
-var tproxyPort = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+var tproxyPort = regexp.MustCompile(`(127\.0\.0\.1|\[::1\]):\d+`)
 
 func TestL90_KilledAndStartedAgain(t *testing.T) {
 	h := newHost(t)
@@ -250,7 +377,7 @@ func TestL90_KilledAndStartedAgain(t *testing.T) {
 	for range 3 {
 		c := h.start(everything)
 		c.wantReady()
-		now := tproxyPort.ReplaceAllString(h.state(), "127.0.0.1:PORT")
+		now := tproxyPort.ReplaceAllString(h.state(), "$1:PORT")
 		if ours == "" {
 			ours = now
 		}

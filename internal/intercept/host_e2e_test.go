@@ -151,7 +151,11 @@ func wire(a *host, addressA string, b *host, addressB string) {
 		h             *host
 		link, address string
 	}{{a, one, addressA}, {b, two, addressB}} {
-		end.h.run("ip", "addr", "add", end.address, "dev", end.link)
+		add := []string{"ip", "addr", "add", end.address, "dev", end.link}
+		if strings.Contains(end.address, ":") {
+			add = append(add, "nodad") // it is usable at once
+		}
+		end.h.run(add...)
 		end.h.run("ip", "link", "set", end.link, "up")
 	}
 }
@@ -175,7 +179,8 @@ func (h *host) state() string {
 	for _, name := range []string{"ip_forward", "conf/all/rp_filter", "conf/lo/rp_filter", "conf/all/route_localnet", "conf/all/src_valid_mark"} {
 		sysctls += name + " " + h.run("cat", filepath.Join("/proc/sys/net/ipv4", name))
 	}
-	return h.run("ip", "-4", "route", "show", "table", "all") + h.run("ip", "rule") + h.run("nft", "list", "ruleset") + sysctls
+	return h.run("ip", "-4", "route", "show", "table", "all") + h.run("ip", "rule") + h.run("ip", "-6", "rule") +
+		h.run("sh", "-c", "ip -6 route show table all | grep 6717 || true") + h.run("nft", "list", "ruleset") + sysctls
 }
 
 // child is an intercepting process.
@@ -286,9 +291,15 @@ func (h *host) serve(word string, ports ...string) {
 	h.t.Helper()
 	for _, port := range ports {
 		cmd := h.command("python3", "-c", `
-import socket, sys
-s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-s.bind(("0.0.0.0", int(sys.argv[1]))); s.listen(); print("ready", flush=True)
+import socket, sys, threading
+def datagrams(u):
+    while True:
+        b, at = u.recvfrom(65536); u.sendto(sys.argv[2].encode() + b" %d" % len(b), at)
+s = socket.create_server(("::", int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
+u = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+u.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0); u.bind(("::", int(sys.argv[1])))
+threading.Thread(target=datagrams, args=(u,), daemon=True).start()
+print("ready", flush=True)
 while True:
     c, _ = s.accept(); c.sendall(sys.argv[2].encode() + b"\n"); c.close()
 `, port, word)
@@ -313,22 +324,33 @@ func (h *host) talk(at string) func(line string) string {
 	address, port, _ := net.SplitHostPort(at)
 	cmd := h.command("bash", "-c", `exec 3<>/dev/tcp/`+address+`/`+port+`; read -r -t 5 hello <&3; while read -r line; do
 		echo "$line" >&3 && read -r -t 5 answer <&3 && echo "$answer" || echo; done`)
+	say, hear := pipes(h.t, cmd)
+	return func(line string) string {
+		say(line)
+		return hear()
+	}
+}
+
+// pipes starts a program and gives what writes a line to it and what reads one.
+func pipes(t *testing.T, cmd *exec.Cmd) (say func(line string), hear func() string) {
+	t.Helper()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
-	h.t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	lines := bufio.NewReader(stdout)
-	return func(line string) string {
-		_, _ = fmt.Fprintln(stdin, line)
+	say = func(line string) { _, _ = fmt.Fprintln(stdin, line) }
+	hear = func() string {
 		answer, _ := lines.ReadString('\n')
 		return strings.TrimSpace(answer)
 	}
+	return say, hear
 }

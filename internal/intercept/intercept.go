@@ -48,8 +48,8 @@ type Interceptor struct {
 	undo    func() error // gives the range back; safe to call twice
 
 	mu          sync.Mutex
-	transparent *transparent // guarded by mu; nil: was not needed yet
-	closed      bool         // guarded by mu
+	transparent [2]*transparent // of IPv4 and of IPv6; nil: not needed yet; guarded by mu
+	closed      bool            // guarded by mu
 }
 
 // Open makes the range the host's own. Before, it removes what a killed
@@ -92,20 +92,30 @@ func (i *Interceptor) Set(targets []Target) error {
 	return errors.Join(problems...)
 }
 
+// setTransparentLocked divides targets, which are sorted, by family.
 func (i *Interceptor) setTransparentLocked(targets []Target) error {
-	if i.transparent == nil {
-		if len(targets) == 0 {
-			return nil
-		}
-		t, err := openTransparent(i.cfg.Range, i.cfg.Gateway)
-		if err != nil {
-			return fmt.Errorf("%d wide ranges and real addresses are not intercepted: %w", len(targets), err)
-		}
-		i.transparent = t
-		i.sockets.serve(t.listener)
-		i.packets.serve(t.packets)
+	var of [2][]Target
+	for _, t := range targets {
+		n := familyNumber(t.Prefix.Addr())
+		of[n] = append(of[n], t)
 	}
-	return i.transparent.set(targets)
+	var problems []error
+	for n, targets := range of {
+		if i.transparent[n] == nil && len(targets) > 0 {
+			t, err := openTransparent(targets[0].Prefix.Addr(), i.cfg.Range, i.cfg.Gateway)
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%d wide ranges and real addresses, %s for one, are not intercepted: %w", len(targets), targets[0], err))
+				continue
+			}
+			i.transparent[n] = t
+			i.sockets.serve(t.listener)
+			i.packets.serve(n, t.packets)
+		}
+		if t := i.transparent[n]; t != nil {
+			problems = append(problems, t.set(targets))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // Listener gives the intercepted connections. The local address of each is
@@ -122,9 +132,11 @@ func (i *Interceptor) Close() error {
 	defer i.mu.Unlock()
 	i.closed = true
 	var problems []error
-	if i.transparent != nil {
-		problems = append(problems, i.transparent.close())
-		i.transparent = nil
+	for n, t := range i.transparent {
+		if t != nil {
+			problems = append(problems, t.close())
+			i.transparent[n] = nil
+		}
 	}
 	return errors.Join(append(problems, i.sockets.Close(), i.packets.Close(), i.undo())...)
 }

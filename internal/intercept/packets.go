@@ -59,7 +59,7 @@ type packetSockets struct {
 
 	mu     sync.RWMutex
 	open   map[netip.AddrPort]*net.UDPConn // guarded by mu
-	far    PacketSocket                    // of all other addresses; nil: none; guarded by mu
+	far    [2]PacketSocket                 // of all other addresses of IPv4 and IPv6; nil: none; guarded by mu
 	closed bool                            // guarded by mu
 }
 
@@ -116,12 +116,13 @@ func (s *packetSockets) receiveLoop(socket *net.UDPConn, at netip.AddrPort) {
 	}
 }
 
-// serve hands on the datagrams of far, which somebody else closes, and answers
-// over it from addresses that have no socket of their own.
-func (s *packetSockets) serve(far PacketSocket) {
+// serve hands on the datagrams of far, a socket of IPv4 or, by its number 1, of IPv6,
+// which somebody else closes, and answers over it from addresses that have no socket
+// of their own.
+func (s *packetSockets) serve(number int, far PacketSocket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.far = far
+	s.far[number] = far
 	s.loops.Go(func() {
 		for {
 			r := rooms.Get().(*room)
@@ -168,7 +169,7 @@ func (s *packetSockets) ReadFrom(buf []byte) (n int, from, to netip.AddrPort, er
 // WriteTo answers a program from the address that it sent to.
 func (s *packetSockets) WriteTo(buf []byte, from, to netip.AddrPort) error {
 	s.mu.RLock()
-	socket, far := s.open[from], s.far
+	socket, far := s.open[from], s.far[familyNumber(from.Addr())]
 	s.mu.RUnlock()
 	if socket == nil && far != nil {
 		return far.WriteTo(buf, from, to)

@@ -65,7 +65,7 @@ func takeRange(pool netip.Prefix) (undo func() error, err error) {
 func localRoute(loopback netlink.Link, prefix netip.Prefix, table int) *netlink.Route {
 	return &netlink.Route{
 		LinkIndex: loopback.Attrs().Index,
-		Dst:       &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), 32)},
+		Dst:       networkOf(prefix),
 		Type:      unix.RTN_LOCAL,
 		Scope:     netlink.SCOPE_HOST,
 		Table:     table,
@@ -91,7 +91,7 @@ func ownOf(pool netip.Prefix) netip.Addr { return pool.Masked().Addr().Next() }
 
 // removeLeftovers removes what a dead tunneler has left.
 func removeLeftovers() (removed int, err error) {
-	routes, err := allRoutes()
+	routes, err := allRoutes(family4)
 	if err != nil {
 		return 0, fmt.Errorf("list routes: %w", err)
 	}
@@ -157,7 +157,7 @@ func survey() ([]taken, error) {
 			used = append(used, taken{prefix, "interface " + names[address.LinkIndex]})
 		}
 	}
-	routes, err := allRoutes()
+	routes, err := allRoutes(family4)
 	if err != nil {
 		return nil, err
 	}
@@ -173,9 +173,9 @@ func survey() ([]taken, error) {
 	return used, nil
 }
 
-func allRoutes() ([]netlink.Route, error) {
+func allRoutes(f *family) ([]netlink.Route, error) {
 	every := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
-	return netlink.RouteListFiltered(netlink.FAMILY_V4, every, netlink.RT_FILTER_TABLE)
+	return netlink.RouteListFiltered(f.netlink, every, netlink.RT_FILTER_TABLE)
 }
 
 // prefixOf gives network as a prefix; the default route has none.

@@ -31,7 +31,9 @@ type transparent struct {
 	packets  PacketSocket
 }
 
-func openTransparent(netip.Prefix, sources) (*transparent, error) { return nil, errors.ErrUnsupported }
+func openTransparent(netip.Addr, netip.Prefix, sources) (*transparent, error) {
+	return nil, errors.ErrUnsupported
+}
 
 func (t *transparent) set([]Target) error { return errors.ErrUnsupported }
 

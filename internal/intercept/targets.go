@@ -95,20 +95,30 @@ func (t Target) check(pool netip.Prefix) error {
 		return errors.New("not a prefix with a range of ports")
 	case pool.Contains(t.Prefix.Addr()) && t.Prefix.IsSingleIP():
 		return nil
-	case !t.Prefix.Addr().Is4():
-		return errors.New("IPv6 is not intercepted: programs reach it through --socks")
 	case t.Prefix.Overlaps(pool):
 		return fmt.Errorf("overlaps %s, whose addresses stand for names: choose another --range", pool)
-	case t.Prefix.Bits() < widestRoute || t.Prefix.Overlaps(loopbackRange) || t.Prefix.Overlaps(multicastRange):
-		return fmt.Errorf("loopback, multicast and prefixes of less than %d bits are not intercepted", widestRoute)
+	case t.Prefix.Bits() < widestRoute || slices.ContainsFunc(nobodys, t.Prefix.Overlaps):
+		return fmt.Errorf("loopback, link-local IPv6, multicast and prefixes of less than %d bits are not intercepted", widestRoute)
 	}
 	return nil
 }
 
-var (
-	loopbackRange  = netip.MustParsePrefix("127.0.0.0/8")
-	multicastRange = netip.MustParsePrefix("224.0.0.0/3") // broadcast included
-)
+// nobodys are addresses that no service can have.
+var nobodys = []netip.Prefix{
+	netip.MustParsePrefix("127.0.0.0/8"),
+	netip.MustParsePrefix("224.0.0.0/3"), // multicast and broadcast
+	netip.MustParsePrefix("::1/128"),
+	netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix("ff00::/8"),
+}
+
+// familyNumber gives 0 for IPv4 and 1 for IPv6.
+func familyNumber(addr netip.Addr) int {
+	if addr.Is4() {
+		return 0
+	}
+	return 1
+}
 
 // disjoint gives the same traffic as wanted in targets that do not overlap:
 // the kernel's sets refuse those that do. Of two prefixes one lies in the other

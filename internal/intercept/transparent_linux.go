@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"sync"
 	"syscall"
 
@@ -19,21 +18,28 @@ import (
 )
 
 // transparent is a TCP and a UDP socket on one port of loopback that take
-// packets for any address and port.
+// packets for any address and port of a family.
 type transparent struct {
 	listener net.Listener
 	packets  PacketSocket
 	redirect *redirect
 }
 
-// openTransparent opens the sockets and adds the routing that brings them
-// nothing yet.
-func openTransparent(pool netip.Prefix, from sources) (*transparent, error) {
-	listener, packets, err := listenTransparent(from)
+// openTransparent opens the sockets of the family of an address and adds the routing
+// that brings them nothing yet.
+func openTransparent(of netip.Addr, pool netip.Prefix, from sources) (*transparent, error) {
+	f := familyOf(of)
+	listener, packets, err := listenTransparent(f, from)
 	if err != nil {
-		return nil, fmt.Errorf("transparent sockets: %w", privileges(err))
+		return nil, fmt.Errorf("transparent sockets of %s: %w", f.name, privileges(err))
 	}
-	redirect, err := newRedirect(listener.Addr().(*net.TCPAddr).AddrPort().Port(), ownOf(pool))
+	rules := ruleset{family: f, port: listener.Addr().(*net.TCPAddr).AddrPort().Port(), pool: pool}
+	for _, prefix := range from {
+		if familyOf(prefix.Addr()) == f {
+			rules.clients = append(rules.clients, prefix.Masked())
+		}
+	}
+	redirect, err := newRedirect(rules, ownOf(pool))
 	if err != nil {
 		return nil, errors.Join(err, listener.Close(), packets.Close())
 	}
@@ -45,21 +51,20 @@ func (t *transparent) set(targets []Target) error { return t.redirect.set(target
 
 // close undoes openTransparent and set.
 func (t *transparent) close() error {
-	_, err := removeRedirects()
+	_, err := t.redirect.rules.removeRedirect()
 	_ = t.listener.Close()
 	return errors.Join(err, t.packets.Close())
 }
 
 // listenTransparent finds a port that is free for both transports.
-func listenTransparent(from sources) (net.Listener, *farPackets, error) {
+func listenTransparent(f *family, from sources) (net.Listener, *farPackets, error) {
 	config := net.ListenConfig{Control: controls(from.control, transparentSocket)}
 	for attempt := 1; ; attempt++ {
-		listener, err := config.Listen(context.Background(), "tcp4", "127.0.0.1:0")
+		listener, err := config.Listen(context.Background(), "tcp", netip.AddrPortFrom(f.loopback, 0).String())
 		if err != nil {
 			return nil, nil, err
 		}
-		port := listener.Addr().(*net.TCPAddr).Port
-		packets, err := config.ListenPacket(context.Background(), "udp4", "127.0.0.1:"+strconv.Itoa(port))
+		packets, err := config.ListenPacket(context.Background(), "udp", listener.Addr().String())
 		if err == nil {
 			return listener, newFarPackets(packets.(*net.UDPConn), from), nil
 		}
@@ -89,11 +94,15 @@ func (s sources) control(network, address string, raw syscall.RawConn) error {
 
 // transparentSocket lets a socket have addresses that are not this host's and
 // tells where each datagram was sent to.
-func transparentSocket(_, _ string, raw syscall.RawConn) error {
+func transparentSocket(_, address string, raw syscall.RawConn) error {
+	level, transparent, original := unix.SOL_IP, unix.IP_TRANSPARENT, unix.IP_RECVORIGDSTADDR
+	if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().Is6() {
+		level, transparent, original = unix.SOL_IPV6, unix.IPV6_TRANSPARENT, unix.IPV6_RECVORIGDSTADDR
+	}
 	return withSocket(raw, func(fd int) error {
 		return errors.Join(
-			unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1),
-			unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_RECVORIGDSTADDR, 1),
+			unix.SetsockoptInt(fd, level, transparent, 1),
+			unix.SetsockoptInt(fd, level, original, 1),
 			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
 		)
 	})
@@ -166,13 +175,15 @@ func originalDestination(oob []byte) (netip.AddrPort, bool) {
 		return netip.AddrPort{}, false
 	}
 	for _, m := range messages {
-		if m.Header.Level != unix.SOL_IP || m.Header.Type != unix.IP_ORIGDSTADDR {
-			continue
+		address, err := unix.ParseOrigDstAddr(&m)
+		if err != nil {
+			continue // of another kind
 		}
-		if address, err := unix.ParseOrigDstAddr(&m); err == nil {
-			if v4, ok := address.(*unix.SockaddrInet4); ok {
-				return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), uint16(v4.Port)), true
-			}
+		switch at := address.(type) {
+		case *unix.SockaddrInet4:
+			return netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)), true
+		case *unix.SockaddrInet6:
+			return netip.AddrPortFrom(netip.AddrFrom16(at.Addr), uint16(at.Port)), true
 		}
 	}
 	return netip.AddrPort{}, false
@@ -204,7 +215,7 @@ func (p *farPackets) replyFrom(from netip.AddrPort) (*net.UDPConn, error) {
 		p.closeOldestLocked()
 	}
 	config := net.ListenConfig{Control: controls(markSocket, transparentSocket)}
-	conn, err := config.ListenPacket(context.Background(), "udp4", from.String())
+	conn, err := config.ListenPacket(context.Background(), "udp", from.String())
 	if err != nil {
 		return nil, err
 	}
