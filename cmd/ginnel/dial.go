@@ -83,8 +83,8 @@ func openClient(cmd *cobra.Command, file string, log *slog.Logger) (*sdk.Client,
 	return openClientWith(cmd, file, transport.OS{}, sdk.Options{Log: log})
 }
 
-// openClientWith is openClient over sockets of system, and with options, to which
-// it adds the rest.
+// openClientWith is openClient over sockets of system, unless the options say how to
+// dial, and with options, to which it adds the rest.
 func openClientWith(cmd *cobra.Command, file string, system transport.OS, opts sdk.Options) (*sdk.Client, error) {
 	if file == "" {
 		file = os.Getenv(identityEnv)
@@ -97,9 +97,10 @@ func openClientWith(cmd *cobra.Command, file string, system transport.OS, opts s
 	if err != nil {
 		return nil, err
 	}
-	dial, err := proxyOf(cmd, system)
-	if err != nil {
-		return nil, err
+	if opts.DialNetwork == nil {
+		if opts.DialNetwork, err = proxyOf(cmd, system); err != nil {
+			return nil, err
+		}
 	}
 	if cmd.Flags().Lookup("spread") != nil {
 		if opts.Spread, err = cmd.Flags().GetBool("spread"); err != nil {
@@ -107,7 +108,7 @@ func openClientWith(cmd *cobra.Command, file string, system transport.OS, opts s
 		}
 	}
 	log := cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	opts.DialNetwork, opts.Log = dial, log
+	opts.Log = log
 	opts.Renewed = func(i *sdk.Identity) {
 		if err := i.Save(file); err != nil {
 			log.Warn("identity file not written", "file", file, "err", err)

@@ -50,22 +50,6 @@ func TestUseOfTheFabricsCommands(t *testing.T) {
 	}
 }
 
-func TestTunnelFlags(t *testing.T) {
-	f := tunnelFlags{
-		dns: "127.0.0.1:53", zones: []string{"internal"}, upstreams: []string{"192.0.2.1", "[2001:db8::1]:5353"},
-		listens: []string{"127.0.0.1:5432=db.internal:5432"}, hosts: []string{"web=tcp:127.0.0.1:80"}, synthetic: "100.64.0.0/16",
-	}
-	cfg, hosts, err := f.config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cfg.Proxies[0].Listen != "127.0.0.1:5432" || cfg.Proxies[0].Target != "db.internal:5432" ||
-		hosts[0] != (hostFlag{service: "web", address: "tcp:127.0.0.1:80"}) || cfg.Names.Range.String() != "100.64.0.0/16" ||
-		cfg.Names.Upstreams[0].String() != "192.0.2.1:53" || cfg.Names.Upstreams[1].String() != "[2001:db8::1]:5353" {
-		t.Errorf("got %+v, %v", cfg, hosts)
-	}
-}
-
 func TestExplainText(t *testing.T) {
 	x := &sdk.Explain{
 		EdgeRouters: []sdk.EdgeRouter{{ID: "r1", Connected: true, RTT: ginnel.Duration(1500 * time.Microsecond), Chosen: true}, {ID: "r2", Error: "refused"}},

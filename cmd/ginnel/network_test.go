@@ -181,6 +181,7 @@ func TestSeparateProcesses(t *testing.T) {
 	t.Run("checked", func(t *testing.T) { (&network{place: n.in(t)}).checks(alice) })
 	t.Run("refused", func(t *testing.T) { (&network{place: n.in(t)}).refusals(alice, bob) })
 	n.survivesController(alice)
+	n.builtIn(alice)
 	n.dialer()
 	t.Run("nouns", func(t *testing.T) { (&network{place: n.in(t)}).nouns() })
 }
@@ -336,6 +337,32 @@ func (n *network) tunnels(alice string) {
 		}
 	})
 	x.stop()
+}
+
+// builtIn: a router with a tunneler in its process.
+func (n *network) builtIn(alice string) {
+	n.Helper()
+	n.routers["r1"].stop()
+	ports := n.ports(3)
+	dns, socks, plain := "127.0.0.1:"+ports[0], "127.0.0.1:"+ports[1], "127.0.0.1:"+ports[2]
+	text, err := os.ReadFile(n.path("r1/config.yaml"))
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.write("r1/config.yaml", string(text)+"tunneler:\n  identity: ../"+alice+"\n  zone: [internal]\n  dns: "+strconv.Quote(dns)+
+		"\n  socks: "+strconv.Quote(socks)+"\n  listen: ["+strconv.Quote(plain+"=web.internal:80")+"]\n")
+	n.startRouter("r1")
+	n.await("a page by the router's tunneler", func() bool {
+		status, stdout, _ := n.try("", "curl", "-sS", "http://"+plain+"/")
+		return status == 0 && stdout == "hello\n"
+	})
+	if status, stdout, stderr := n.try("", "curl", "-sS", "--socks5-hostname", socks, "http://web.internal/"); status != 0 || stdout != "hello\n" {
+		n.Errorf("SOCKS5: status %d: %q, %s", status, stdout, stderr)
+	}
+	if _, err := os.Stat(n.path("r1/names.json")); err != nil {
+		n.Errorf("the addresses of names are not kept in the router's directory: %v", err)
+	}
+	n.connected(2)
 }
 
 // needs skips the test where a program is missing.

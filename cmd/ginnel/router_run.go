@@ -184,24 +184,30 @@ func runRouter(ctx context.Context, dir string, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
-	cfg, err := router.ParseConfig(file, text)
+	built := builtIn{dir: dir}
+	cfg, err := router.ParseConfig(file, text, built.section())
 	if err != nil {
 		return err
+	}
+	if err := built.complete(); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	token, err := pendingToken(dir)
 	if err != nil {
 		return err
 	}
+	dialer := built.dialer()
+	system := transport.OS{Dialer: &dialer}
 	r, err := router.New(router.Options{
-		Config: cfg, Network: transport.OS{}, Credentials: router.Dir(dir), Token: token,
+		Config: cfg, Network: system, Datagrams: dialer, Credentials: router.Dir(dir), Token: token,
 		Log: log, Random: newRandom(), Software: buildVersion().Version,
 	})
 	if err != nil {
 		return unenrolled(dir, err)
 	}
-	err = r.Run(ctx)
+	err = built.run(ctx, r, cfg.DialProxy.Network(system), log)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return withHint(err, "another process listens there: give another listen in "+file)
+		return withHint(err, "another process listens there: give another address in "+file)
 	}
 	return unenrolled(dir, err)
 }

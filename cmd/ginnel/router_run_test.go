@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -175,8 +176,20 @@ func TestRouterRunRefuses(t *testing.T) {
 		advice string
 	}{
 		{"nothing there", func(t *testing.T, dir string) { remove(t, dir, router.ConfigFile) }, "holds no router", "router init"},
-		{"port in use", func(*testing.T, string) {}, "address already in use", "another listen"},
+		{"port in use", func(*testing.T, string) {}, "address already in use", "another address"},
 		{"configuration", func(t *testing.T, dir string) { write(t, dir, router.ConfigFile, "listen: nope\nfoo: 1\n") }, "config.yaml:2: foo: no such key", ""},
+		{"tunneler's keys", func(t *testing.T, dir string) {
+			write(t, dir, router.ConfigFile, "listen: \"a:1\"\ntunneler:\n  identity: a.json\n  gateway: [192.168.1.0/24, nope]\n")
+		}, "config.yaml:4: tunneler.gateway: nope: want a prefix", ""},
+		{"tunneler without an identity", func(t *testing.T, dir string) {
+			write(t, dir, router.ConfigFile, "listen: \"a:1\"\ntunneler: {socks: \"127.0.0.1:0\"}\n")
+		}, "tunneler.identity: name the file", "identity enroll"},
+		{"tunneler without work", func(t *testing.T, dir string) {
+			write(t, dir, router.ConfigFile, "listen: \"a:1\"\ntunneler: {identity: a.json}\n")
+		}, "tunneler: nothing to do", ""},
+		{"tunneler of nobody", func(t *testing.T, dir string) {
+			write(t, dir, router.ConfigFile, "listen: \"127.0.0.1:0\"\ntunneler: {identity: a.json, socks: \"127.0.0.1:0\"}\n")
+		}, filepath.Join("R1", "a.json"), ""},
 		{"no token", func(t *testing.T, dir string) { remove(t, dir, router.TokenFile) }, "not enrolled", "router token NAME"},
 		{"damaged token", func(t *testing.T, dir string) { write(t, dir, router.TokenFile, "ginnel-token-1.AAAA") }, "token", "router token NAME"},
 		{"certificate of another key", func(t *testing.T, dir string) {
@@ -256,5 +269,30 @@ func write(t *testing.T, dir, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The keys of a router's tunneler are the flags of tunnel run.
+func TestBuiltInTunnelerKeys(t *testing.T) {
+	for _, c := range []struct {
+		key    string
+		values []string
+		want   string
+	}{
+		{"hostDNS", []string{"file"}, "<nil>"},
+		{"upstreamParallel", []string{"true"}, "<nil>"},
+		{"proxyHeader", []string{"maybe"}, `maybe: strconv.ParseBool: parsing "maybe": invalid syntax`},
+		{"zone", []string{"a", "b"}, "<nil>"},
+		{"zone", nil, "<nil>"},
+		{"forward", []string{"lan=10.0.0.0/8:22"}, "<nil>"},
+		{"dns", []string{"a:1", "b:1"}, "want one value"},
+		{"host-dns", []string{"file"}, "no such key"},
+		{"proxy", []string{"http://proxy:1"}, "no such key"},
+		{"logLevel", []string{"debug"}, "no such key"},
+		{"upstream", []string{"resolver"}, "resolver: want IP or IP:PORT"},
+	} {
+		if err := new(builtIn).set(c.key, c.values...); fmt.Sprint(err) != c.want {
+			t.Errorf("%s %q: got %v, want %s", c.key, c.values, err, c.want)
+		}
 	}
 }

@@ -4,15 +4,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ginnel/ginnel/internal/dns"
 	"github.com/ginnel/ginnel/internal/hostdns"
 	"github.com/ginnel/ginnel/internal/intercept"
 	"github.com/ginnel/ginnel/internal/transport"
@@ -45,153 +45,89 @@ func newTunnelCmd() *cobra.Command {
 	return cmd
 }
 
-// tunnelFlags are the flags of tunnel run.
-type tunnelFlags struct {
-	identity, dns, socks, synthetic, state, metrics string
-	hostDNS                                         string
-	listens, zones, upstreams, hosts                []string
-	gateways, forwards                              []string
-	intercept, parallel, resume, proxyHeader        bool
-
-	check *sdk.HealthCheck // of what is hosted; nil: none
-}
-
 func newTunnelRunCmd() *cobra.Command {
-	var f tunnelFlags
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the tunneler until it is interrupted",
 		Long:  tunnelRunHelp,
 		Args:  cobra.NoArgs,
 	}
-	flags := cmd.Flags()
-	identityFlag(cmd, &f.identity)
-	spreadFlag(cmd)
-	flags.StringVar(&f.dns, "dns", "", "HOST:PORT at which to answer names, UDP and TCP")
-	flags.StringVar(&f.socks, "socks", "", "HOST:PORT of a SOCKS5 and HTTP CONNECT proxy")
-	flags.StringArrayVar(&f.listens, "listen", nil, "[udp:]HOST:PORT=NAME:PORT: a listener whose connections, or datagrams, all go to one name")
-	flags.StringVar(&f.hostDNS, "host-dns", "", "make this host ask us: auto, resolved (systemd-resolved) or file (resolv.conf)")
-	flags.StringArrayVar(&f.zones, "zone", nil, "a zone in which no names exist but ours")
-	flags.StringArrayVar(&f.upstreams, "upstream", nil, "HOST:PORT of a resolver for all other names")
-	flags.BoolVar(&f.parallel, "upstream-parallel", false, "ask all upstreams at once, not the next when one is silent")
-	flags.StringArrayVar(&f.hosts, "host", nil, "SERVICE=tcp:HOST:PORT or SERVICE=udp:HOST:PORT: host a service at an address")
-	flags.StringArrayVar(&f.forwards, "forward", nil, "SERVICE=HOSTS:PORTS,...: host a service at what is asked for, where a rule allows that; "+
-		"udp: before the first rule for datagrams")
-	flags.BoolVar(&f.proxyHeader, "proxy-header", false, "tell hosted TCP servers the program's address (PROXY protocol, version 2)")
-	flags.BoolVar(&f.intercept, "intercept", false, "take connections to the addresses of services")
-	flags.StringArrayVar(&f.gateways, "gateway", nil, "a prefix of other hosts that are intercepted as well, when they route the addresses here")
-	flags.StringVar(&f.synthetic, "range", "", "range of the addresses of names (default "+dns.DefaultRange().String()+")")
-	flags.StringVar(&f.state, "state", "", "file that keeps the addresses of names over restarts")
-	flags.BoolVar(&f.resume, "resume-sessions", true,
-		"resume the TLS session of an earlier connection to the service; =false makes every handshake a full one")
-	flags.StringVar(&f.metrics, "metrics", "", "HOST:PORT at which Prometheus finds GET /metrics; anyone who reaches it can read them")
+	f := addTunnelFlags(cmd)
 	level := slog.LevelInfo
-	flags.TextVar(&level, "log-level", slog.LevelInfo, "least level that is logged: debug, info, warn or error")
-	checkOf := checkFlags(cmd)
+	cmd.Flags().TextVar(&level, "log-level", slog.LevelInfo, "least level that is logged: debug, info, warn or error")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		check, err := checkOf()
-		switch {
-		case err != nil:
+		if err := f.validate(); err != nil {
 			return err
-		case check != nil && len(f.hosts) == 0:
-			return usagef("--check: give --host too, whose address is checked")
-		case check != nil:
-			f.check = &sdk.HealthCheck{Check: *check}
 		}
-		return runTunnel(cmd, f, stderrLog(cmd, level))
+		log := stderrLog(cmd, level)
+		dialer := f.dialer()
+		t, err := openCarrier(f, log, dialer, func(opts sdk.Options) (*sdk.Client, error) {
+			return openClientWith(cmd, f.identity, transport.OS{Dialer: &dialer}, opts)
+		})
+		if err != nil {
+			return err
+		}
+		defer t.close()
+		if err := said(cmd, t.started(), t.line()); err != nil {
+			return errors.Join(err, t.tunnel.Close())
+		}
+		return t.run(cmd.Context())
 	}
 	return cmd
 }
 
-// config reads the flags; all that can be wrong with them is found here.
-func (f tunnelFlags) config() (tunnel.Config, []hostFlag, error) {
-	cfg := tunnel.Config{
-		DNS: f.dns, SOCKS: f.socks, Intercept: f.intercept,
-		Names: dns.Config{Zones: f.zones, StateFile: f.state, Parallel: f.parallel},
+// dialer gives what the process opens its own connections with.
+func (f *tunnelFlags) dialer() net.Dialer {
+	if f.cfg.Intercept {
+		return tunnel.OwnDialer(f.cfg.Names.Range)
 	}
-	var err error
-	if f.hostDNS != "" {
-		if cfg.HostDNS, err = hostdns.ParseMode(f.hostDNS); err != nil {
-			return cfg, nil, usagef("--host-dns: %s", err)
+	return net.Dialer{}
+}
+
+// carrier is a tunneler with what it hosts.
+type carrier struct {
+	client  *sdk.Client
+	tunnel  *tunnel.Tunnel
+	metrics *metricsServer
+	hosts   []hostFlag
+	forward tunnel.ForwardConfig
+}
+
+// openCarrier opens what listens. open gives the client, for options that it adds
+// to; dialer opens connections to what is hosted. Then run and close must follow.
+func openCarrier(f *tunnelFlags, log *slog.Logger, dialer net.Dialer, open func(sdk.Options) (*sdk.Client, error)) (t *carrier, err error) {
+	t = &carrier{hosts: f.hosts, forward: tunnel.ForwardConfig{Dialer: dialer, ProxyHeader: f.proxyHeader, Log: log}}
+	for _, h := range t.hosts {
+		if h.check != nil {
+			h.check.Dial = dialer.DialContext
 		}
-		if f.dns == "" {
-			return cfg, nil, withHint(usagef("--host-dns: there is no resolver to ask"), "give --dns 127.0.0.1:53 as well")
-		}
 	}
-	if f.synthetic != "" {
-		if cfg.Names.Range, err = netip.ParsePrefix(f.synthetic); err != nil {
-			return cfg, nil, usagef("--range: %s", err)
-		}
+	if t.client, err = open(sdk.Options{Log: log, NoResumption: !f.resume}); err != nil {
+		return nil, err
 	}
-	for _, text := range f.gateways {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil || !prefix.Addr().Is4() {
-			return cfg, nil, usagef("--gateway %s: want an IPv4 prefix such as 192.168.1.0/24", text)
-		}
-		cfg.Gateway = append(cfg.Gateway, prefix.Masked())
-	}
-	if len(f.gateways) > 0 && !f.intercept {
-		return cfg, nil, usagef("--gateway says whom --intercept serves: give that, too")
-	}
-	for _, text := range f.upstreams {
-		at, err := upstream(text)
+	defer func() {
 		if err != nil {
-			return cfg, nil, usagef("--upstream %s: want IP or IP:PORT", text)
+			t.close()
 		}
-		cfg.Names.Upstreams = append(cfg.Names.Upstreams, at)
+	}()
+	if t.metrics, err = serveMetrics(f.metrics, clientMetrics(t.client), log); err != nil {
+		return nil, err
 	}
-	for _, text := range f.listens {
-		listen, target, ok := strings.Cut(text, "=")
-		if !ok {
-			return cfg, nil, usagef("--listen %s: want HOST:PORT=NAME:PORT or udp:HOST:PORT=NAME:PORT", text)
-		}
-		cfg.Proxies = append(cfg.Proxies, tunnel.Proxy{Listen: listen, Target: target})
-	}
-	hosts, err := f.hosted()
-	if err != nil {
-		return cfg, nil, err
-	}
-	if f.dns == "" && f.socks == "" && len(f.listens) == 0 && len(hosts) == 0 && !f.intercept {
-		return cfg, nil, withHint(usagef("nothing to do"), "give --dns, --socks, --listen, --host, --forward or --intercept")
-	}
-	return cfg, hosts, nil
+	cfg := f.cfg
+	cfg.Dialer, cfg.Log = tunnel.Over(t.client), log
+	t.tunnel, err = tunnel.Open(cfg)
+	return t, err
 }
 
-func upstream(text string) (netip.AddrPort, error) {
-	if ip, err := netip.ParseAddr(text); err == nil {
-		return netip.AddrPortFrom(ip, 53), nil
-	}
-	return netip.ParseAddrPort(text)
+// run carries and hosts until ctx ends, or a part of it does.
+func (t *carrier) run(ctx context.Context) error {
+	return runParts(ctx, t.client, t.tunnel, t.hosts, t.forward)
 }
 
-func runTunnel(cmd *cobra.Command, f tunnelFlags, log *slog.Logger) error {
-	cfg, hosts, err := f.config()
-	if err != nil {
-		return err
-	}
-	dialer := net.Dialer{}
-	if cfg.Intercept {
-		dialer = tunnel.OwnDialer(cfg.Names.Range)
-	}
-	client, err := openClientWith(cmd, f.identity, transport.OS{Dialer: &dialer}, sdk.Options{Log: log, NoResumption: !f.resume})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	metrics, err := serveMetrics(f.metrics, clientMetrics(client), log)
-	if err != nil {
-		return err
-	}
-	defer metrics.Close()
-	cfg.Dialer, cfg.Log = tunnel.Over(client), log
-	t, err := tunnel.Open(cfg)
-	if err != nil {
-		return err
-	}
-	if err := said(cmd, tunnelAddresses(t, metrics), tunnelLine(t, metrics, hosts)); err != nil {
-		return err
-	}
-	return runParts(cmd.Context(), client, t, hosts, tunnel.ForwardConfig{Dialer: dialer, ProxyHeader: f.proxyHeader, Log: log})
+// close ends what run does not.
+func (t *carrier) close() {
+	t.metrics.Close()
+	_ = t.client.Close()
 }
 
 // tunnelStarted is what a tunneler says once it listens.
@@ -202,13 +138,14 @@ type tunnelStarted struct {
 	Metrics string   `json:"metrics,omitempty"`
 }
 
-func tunnelAddresses(t *tunnel.Tunnel, m *metricsServer) tunnelStarted {
-	a := t.Addresses()
-	return tunnelStarted{DNS: a.DNS, SOCKS: a.SOCKS, Listen: a.Proxies, Metrics: m.Address()}
+func (t *carrier) started() tunnelStarted {
+	a := t.tunnel.Addresses()
+	return tunnelStarted{DNS: a.DNS, SOCKS: a.SOCKS, Listen: a.Proxies, Metrics: t.metrics.Address()}
 }
 
-func tunnelLine(t *tunnel.Tunnel, m *metricsServer, hosts []hostFlag) string {
-	a := t.Addresses()
+// line says the same for people.
+func (t *carrier) line() string {
+	a := t.started()
 	var parts []string
 	if a.DNS != "" {
 		parts = append(parts, "names at "+a.DNS)
@@ -216,13 +153,13 @@ func tunnelLine(t *tunnel.Tunnel, m *metricsServer, hosts []hostFlag) string {
 	if a.SOCKS != "" {
 		parts = append(parts, "proxy at "+a.SOCKS)
 	}
-	for _, p := range a.Proxies {
+	for _, p := range a.Listen {
 		parts = append(parts, "listener at "+p)
 	}
-	if m.Address() != "" {
-		parts = append(parts, "metrics at "+m.Address())
+	if a.Metrics != "" {
+		parts = append(parts, "metrics at "+a.Metrics)
 	}
-	for _, h := range hosts {
+	for _, h := range t.hosts {
 		parts = append(parts, h.String())
 	}
 	return "tunneler runs: " + strings.Join(parts, ", ")

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/ginnel/ginnel"
@@ -40,47 +39,6 @@ func (h hostFlag) run(ctx context.Context, client *sdk.Client, forward tunnel.Fo
 		return tunnel.HostRequested(ctx, client, h.service, h.requested, *h.allow, sdk.ListenOptions{}, forward)
 	}
 	return tunnel.Host(ctx, client, h.service, h.address, sdk.ListenOptions{Check: h.check}, forward)
-}
-
-// hosted reads the flags --host and --forward.
-func (f tunnelFlags) hosted() ([]hostFlag, error) {
-	var hosts []hostFlag
-	for _, text := range f.hosts {
-		service, at, _ := strings.Cut(text, "=")
-		address, err := ginnel.ParseAddress(at, false, "tcp", "udp")
-		if err == nil {
-			err = ginnel.CheckName(service)
-		}
-		if err != nil {
-			return nil, usagef("--host %s: want SERVICE=tcp:HOST:PORT or SERVICE=udp:HOST:PORT: %s", text, err)
-		}
-		hosts = append(hosts, hostFlag{service: ginnel.ServiceID(service), address: address, check: f.check})
-	}
-	for _, text := range f.forwards {
-		h, err := parseForward(text)
-		if err != nil {
-			return nil, usagef("--forward %s: want SERVICE=HOSTS:PORTS[,HOSTS:PORTS...]: %s", text, err)
-		}
-		hosts = append(hosts, h)
-	}
-	return hosts, nil
-}
-
-// parseForward reads a --forward: SERVICE=RULE,... with tcp: or udp: before the first rule.
-func parseForward(text string) (h hostFlag, err error) {
-	service, rules, _ := strings.Cut(text, "=")
-	if err := ginnel.CheckName(service); err != nil {
-		return h, err
-	}
-	h.service, h.requested = ginnel.ServiceID(service), ginnel.TCP
-	if rest, ok := strings.CutPrefix(rules, "tcp:"); ok {
-		rules = rest
-	} else if rest, ok := strings.CutPrefix(rules, "udp:"); ok {
-		rules, h.requested = rest, ginnel.UDP
-	}
-	allow, err := tunnel.ParseAllow(strings.Split(rules, ","))
-	h.allow = &allow
-	return h, err
 }
 
 // runParts runs a tunneler and what it hosts until ctx ends, or one of them does.

@@ -77,6 +77,7 @@ func TestPrograms(t *testing.T) {
 	}
 	t.Run("without privileges", func(t *testing.T) { testProxies(t, n) })
 	t.Run("L90 a thousand services", func(t *testing.T) { testKilledAmongMany(t, n, before) })
+	t.Run("in a router", func(t *testing.T) { testBuiltIn(t, n, before) })
 }
 
 // want compares what a program wrote; got may have white space around it.
@@ -285,6 +286,53 @@ func testProxies(t *testing.T, n *network) {
 	ssh := append(append([]string{"ssh"}, n.sshOptions()...), "-o", "ProxyCommand=ginnel dial %h --identity alice.json", "-o", "HostKeyAlias=ssh.internal", "root@shell", "echo through")
 	got, err := h.try("", run(ssh...)...)
 	h.want("ssh with ProxyCommand", got, err, "through")
+}
+
+// testBuiltIn has the host's router be its tunneler as well, the LAN's gateway, and
+// its own edge router. It lies in the prefix of a service, as the other router does.
+func testBuiltIn(t *testing.T, n *network, before string) {
+	h, lan := *n.host, *n.lan
+	h.t, lan.t = t, t
+	n.core.keep("gate.token", "ginnel", "router", "create", "gate", "--ctrl-address", "tls:10.71.2.2:7001")
+	h.run("ginnel", "router", "init", "--dir", "gate", "--token", "gate.token", "--listen", "0.0.0.0:7001")
+	config := filepath.Join(n.dir, "gate", "config.yaml")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	section := `
+tunneler:
+  identity: ../gateway.json
+  zone: [internal]
+  dns: "0.0.0.0:53"
+  hostDNS: file
+  intercept: true
+  gateway: [10.71.1.0/24]
+`
+	if err := os.WriteFile(config, append(text, section...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.core.run("ginnel", "policy", "create", "gate", "--kind", "edge-router", "--identity", "@gateway", "--router", "@gate")
+	n.core.run("ginnel", "policy", "update", "edge", "--identity", "@alice")
+	n.core.run("ginnel", "link", "create", "gate", "edge")
+	router := h.start("tunneler runs", "ginnel", "router", "run", "--dir", "gate")
+	for _, at := range []*host{&h, &lan} {
+		for _, url := range []string{"http://web.internal/protocol", "http://wide.internal:17/protocol", "http://10.20.0.1:8080/protocol", "http://10.71.2.1:7001/protocol"} {
+			at.until(url, func() error {
+				_, err := at.try("", "curl", "-sS", "--noproxy", "*", "--max-time", "10", url)
+				return err
+			})
+		}
+	}
+	got := n.core.run("ginnel", "circuit", "list", "--json") + n.core.run("ginnel", "router", "list")
+	if !regexp.MustCompile(`gate +yes +yes`).MatchString(got) {
+		t.Errorf("the router with the tunneler is not connected:\n%s", got)
+	}
+	router.kill()
+	h.run("ginnel", "tunnel", "cleanup")
+	if got := h.state(); got != before {
+		t.Errorf("state after cleanup:\n%s\nbefore:\n%s", got, before)
+	}
 }
 
 // state is all of the host that a tunneler changes.

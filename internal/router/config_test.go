@@ -4,6 +4,8 @@
 package router
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -138,8 +140,40 @@ func TestNewConfigFile(t *testing.T) {
 				all.WriteString(line[1:])
 			}
 		}
-		if _, err := ParseConfig("comments", []byte(all.String())); err != nil {
+		tunneler := Section{"tunneler", func(string, ...string) error { return nil }}
+		if _, err := ParseConfig("comments", []byte(all.String()), tunneler); err != nil {
 			t.Errorf("%s\n%v", all.String(), err)
+		}
+	}
+}
+
+// What stands in the section of another comes to him as text, and what he says of
+// it is told with its line.
+func TestParseConfigSection(t *testing.T) {
+	var got []string
+	other := Section{"other", func(key string, values ...string) error {
+		got = append(got, key+"="+strings.Join(values, "|"))
+		if key == "bad" {
+			return errors.New("not this")
+		}
+		return nil
+	}}
+	text := "other:\n  text: a b\n  flag: true\n  number: 17\n  list: [x, \"y:1\"]\n  none: []\n  bad: 1\n  deep: {a: 1}\n  deeper:\n    - [1]\nedge: maybe\n"
+	_, err := ParseConfig("f.yaml", []byte(text), other)
+	want := []string{"text=a b", "flag=true", "number=17", "list=x|y:1", "none=", "bad=1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	problems := []string{
+		"f.yaml:7: other.bad: not this", "f.yaml:8: other.deep: want a value or a list of values", "f.yaml:10: other.deeper: want a value or a list of values",
+		"f.yaml:11: edge: maybe: want true or false",
+	}
+	if err == nil || cmp.Diff(problems, strings.Split(err.Error(), "\n")) != "" {
+		t.Errorf("got %v, want %q", err, problems)
+	}
+	for text, want := range map[string]string{"other: [a]": "f.yaml:1: other: want keys and values", "other:\n": "<nil>", "dialer: {other: {}}": "f.yaml:1: dialer.other: no such key"} {
+		if _, err := ParseConfig("f.yaml", []byte(text), other); fmt.Sprint(err) != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}
 }
@@ -160,7 +194,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add("edge: !!int [a]")
 	f.Add("a: &a [*a]")
 	f.Fuzz(func(t *testing.T, text string) {
-		cfg, err := ParseConfig("f", []byte(text))
+		cfg, err := ParseConfig("f", []byte(text), Section{"tunneler", func(string, ...string) error { return nil }})
 		if err == nil && cfg.Validate() != nil {
 			t.Errorf("accepted %+v", cfg)
 		}

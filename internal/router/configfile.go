@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -39,10 +40,20 @@ type configFile struct {
 	Dialer         dialer.Config    `yaml:"dialer"`
 }
 
-// ParseConfig reads the text of a configuration file. The error is all that is
-// wrong with it, joined, each in the form "FILE:LINE: key: problem".
-func ParseConfig(file string, text []byte) (Config, error) {
-	p := configParser{file: file, lines: make(map[string]int)}
+// Section is a part of the file that is not the router's but of somebody who runs
+// in its process, such as a tunneler.
+type Section struct {
+	Name string // its key
+	// Set takes what stands there: a key and its values, as text; one, or those of a
+	// list. The error says what is wrong with them. Set is not called twice at once.
+	Set func(key string, values ...string) error
+}
+
+// ParseConfig reads the text of a configuration file, in which the sections of
+// others may stand. The error is all that is wrong with it, joined, each in the
+// form "FILE:LINE: key: problem".
+func ParseConfig(file string, text []byte, sections ...Section) (Config, error) {
+	p := configParser{file: file, lines: make(map[string]int), sections: sections}
 	f := configFile{Dialer: DefaultDialer()}
 	p.parse(text, &f)
 	cfg := Config{
@@ -68,6 +79,8 @@ type configParser struct {
 	file  string
 	lines map[string]int // by key, as in ConfigError.Key
 	errs  []error
+
+	sections []Section
 }
 
 func (p *configParser) wrong(line int, format string, args ...any) {
@@ -120,8 +133,45 @@ func (p *configParser) keys(prefix string, n ast.Node, into any) {
 			p.keys("dialer.", kv.Value, &f.Dialer)
 			continue
 		}
+		if i := slices.IndexFunc(p.sections, func(s Section) bool { return s.Name == key }); top && i >= 0 {
+			p.section(p.sections[i], kv.Value)
+			continue
+		}
 		if err := yaml.NodeToValue(kv, into, yaml.Strict()); err != nil {
 			p.wrong(lineOf(kv.Key), "%s: %s", key, problem(err, kv.Value))
+		}
+	}
+}
+
+// section hands on what stands in a section of another.
+func (p *configParser) section(s Section, n ast.Node) {
+	m, ok := n.(ast.MapNode)
+	if !ok {
+		if n.Type() != ast.NullType {
+			p.wrong(lineOf(n), "%s: want keys and values", s.Name)
+		}
+		return
+	}
+	for it := m.MapRange(); it.Next(); {
+		kv := it.KeyValue()
+		key := kv.Key.GetToken().Value
+		values := []ast.Node{kv.Value}
+		if list, ok := kv.Value.(*ast.SequenceNode); ok {
+			values = list.Values
+		}
+		var texts []string
+		for _, v := range values {
+			if scalar, ok := v.(ast.ScalarNode); ok {
+				texts = append(texts, fmt.Sprint(scalar.GetValue()))
+				continue
+			}
+			p.wrong(lineOf(v), "%s.%s: want a value or a list of values", s.Name, key)
+		}
+		if len(texts) < len(values) {
+			continue
+		}
+		if err := s.Set(key, texts...); err != nil {
+			p.wrong(lineOf(kv.Key), "%s.%s: %s", s.Name, key, err)
 		}
 	}
 }
@@ -235,6 +285,18 @@ const configText = `# Configuration of a Ginnel router. What is absent has its d
 
 # Whether SDKs may connect. Default: true with a listener.
 #edge: true
+
+# A tunneler in this process: the flags of ginnel tunnel run, without dashes, in
+# camel case. Files are looked for in this directory; state is names.json there.
+# Its identity is one like any other: ginnel identity enroll TOKEN > tunneler.json
+#tunneler:
+#  identity: tunneler.json
+#  dns: "192.168.1.1:53"
+#  zone: [internal]
+#  hostDNS: auto
+#  intercept: true
+#  gateway: ["192.168.1.0/24"]
+#  socks: "127.0.0.1:1080"
 
 # Patience with controllers and links; links are never left alone for over 5s.
 #dialer:

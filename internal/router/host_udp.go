@@ -6,7 +6,6 @@ package router
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"syscall"
 	"time"
@@ -38,8 +37,7 @@ func protocolOf(address ginnel.Address) ginnel.Protocol {
 // against the terminator.
 func (rt *routing) connectUDP(ctx context.Context, r *row, ticket *wire.Ticket) ([]byte, error) {
 	c, h := rt.c, rt.host
-	var dialer net.Dialer
-	socket, err := dialer.DialContext(ctx, "udp", h.term.address.HostPort())
+	socket, err := c.r.udp.DialContext(ctx, "udp", h.term.address.HostPort())
 	if err != nil {
 		c.unhost(h)
 		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {

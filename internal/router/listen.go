@@ -7,7 +7,10 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/netip"
+	"slices"
 
+	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
@@ -32,6 +35,23 @@ func (r *Router) listen() error {
 	})
 	r.log.Info("listening", "address", l.Addr().String(), "enrolled", r.self.ready())
 	return nil
+}
+
+// Here gives where programs of this host reach the listener, if hostport is among
+// what the router advertises: its own way there may lead over a network that does
+// not lead back. at is empty while it does not listen.
+func (r *Router) Here(hostport string) (at string, own bool) {
+	own = slices.ContainsFunc(r.cfg.Advertise, func(a ginnel.Address) bool { return a.HostPort() == hostport })
+	r.mu.Lock()
+	listening, err := netip.ParseAddrPort(r.listening)
+	r.mu.Unlock()
+	if !own || err != nil {
+		return "", own
+	}
+	if listening.Addr().IsUnspecified() { // of both families
+		listening = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), listening.Port())
+	}
+	return listening.String(), true
 }
 
 func (r *Router) server() *transport.Server {

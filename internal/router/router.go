@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 
@@ -20,11 +21,13 @@ import (
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
-// Options is what a Router is made of. All but Token are needed.
+// Options is what a Router is made of. All but Token and Datagrams are needed.
 type Options struct {
 	Config      Config
 	Network     transport.Network
 	Credentials Credentials
+	// Datagrams opens the sockets to "udp:" terminators; zero: a plain one.
+	Datagrams net.Dialer
 	// Token enrolls the router; looked at only while it has no certificate that
 	// can be renewed.
 	Token *pki.Token
@@ -43,6 +46,7 @@ type Router struct {
 	boot     ginnel.BootID
 	net      transport.Network
 	out      transport.Network // for dials of controllers and routers
+	udp      net.Dialer        // for terminators of datagrams
 	log      *slog.Logger
 	software string
 	allowed  allowed
@@ -76,7 +80,7 @@ func New(opts Options) (*Router, error) {
 		return nil, err
 	}
 	r := &Router{
-		cfg: opts.Config, net: opts.Network, out: opts.Config.DialProxy.Network(opts.Network), log: opts.Log, software: opts.Software, boot: newBoot(),
+		cfg: opts.Config, net: opts.Network, out: opts.Config.DialProxy.Network(opts.Network), udp: opts.Datagrams, log: opts.Log, software: opts.Software, boot: newBoot(),
 	}
 	self, err := newEnrollee(r, opts.Credentials, opts.Token)
 	if err != nil {

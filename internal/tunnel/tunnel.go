@@ -90,7 +90,7 @@ func Open(cfg Config) (t *Tunnel, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, t.close())
+			err = errors.Join(err, t.Close())
 			t = nil
 		}
 	}()
@@ -245,7 +245,7 @@ func (t *Tunnel) Run(ctx context.Context) error {
 	for err := range ends {
 		problems = append(problems, err)
 	}
-	return errors.Join(append(problems, t.close())...)
+	return errors.Join(append(problems, t.Close())...)
 }
 
 // followServices keeps the names in step with what the Dialer may dial. Until
@@ -282,8 +282,8 @@ func (t *Tunnel) setNames(ctx context.Context, services []ginnel.Service) {
 	}
 }
 
-// close closes what Open opened. Closing twice is harmless for all of it.
-func (t *Tunnel) close() error {
+// Close closes what Open opened, for when Run is not called. Closing twice is harmless.
+func (t *Tunnel) Close() error {
 	var problems []error
 	if t.host != nil { // first, so that nobody asks a resolver that is gone
 		problems = append(problems, t.host.Close())
