@@ -58,16 +58,16 @@ type Target struct {
 // Resolver knows the names of services and answers questions about them.
 // All methods may be called from any goroutine.
 type Resolver struct {
-	cfg     Config
-	log     *slog.Logger
-	zones   zones
-	forward *forwarder // nil: there are no upstreams
+	cfg   Config
+	log   *slog.Logger
+	zones zones
 
 	waiting     *fair // one slot per answer that waits for the disk
 	outstanding *fair // one slot per question that waits for an upstream
 
-	mu    sync.Mutex
-	names *Names // guarded by mu
+	mu      sync.Mutex
+	names   *Names     // guarded by mu
+	forward *forwarder // nil: there are no upstreams; guarded by mu
 
 	settled  uint64        // version that is on disk and that Changed knows; guarded by mu
 	progress chan struct{} // closed and replaced when settled moves; guarded by mu
@@ -99,9 +99,7 @@ func Open(cfg Config) (*Resolver, error) {
 		}
 		r.zones = append(r.zones, zone)
 	}
-	if len(cfg.Upstreams) > 0 {
-		r.forward = newForwarder(cfg.Upstreams, cfg.Dialer, cfg.Parallel)
-	}
+	r.SetUpstreams(cfg.Upstreams)
 	kept, err := r.load()
 	if err != nil {
 		return nil, fmt.Errorf("addresses of names: %w", err)
@@ -141,6 +139,18 @@ func (r *Resolver) Close() error {
 	all := r.names.All()
 	r.mu.Unlock()
 	return saveState(r.cfg.StateFile, all) // for the times of last use
+}
+
+// SetUpstreams replaces the servers for the names that are not ours; none: those
+// are refused. Who waits for the former ones still hears of them.
+func (r *Resolver) SetUpstreams(upstreams []netip.AddrPort) {
+	var forward *forwarder
+	if len(upstreams) > 0 {
+		forward = newForwarder(upstreams, r.cfg.Dialer, r.cfg.Parallel)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forward = forward
 }
 
 // SetServices replaces the services. When it returns, new names have their

@@ -77,13 +77,13 @@ func (r *Resolver) begin(query *dns.Msg, source netip.Addr, tcp bool) (now *dns.
 		name, _ := Canonical(query.Question[0].Name)
 		since = r.names.Since(name)
 	}
-	durable := since <= r.settled
+	durable, upstreams := since <= r.settled, r.forward
 	r.mu.Unlock()
 
 	slots := r.waiting
 	switch {
-	case forward && (r.forward == nil || query.Question[0].Qtype == dns.TypeANY):
-		return refused(query, r.forward != nil), nil
+	case forward && (upstreams == nil || query.Question[0].Qtype == dns.TypeANY):
+		return refused(query, upstreams != nil), nil
 	case forward:
 		slots = r.outstanding
 	case durable:
@@ -95,7 +95,7 @@ func (r *Resolver) begin(query *dns.Msg, source netip.Addr, tcp bool) (now *dns.
 	return nil, func(ctx context.Context) *dns.Msg {
 		defer slots.give(source)
 		if forward {
-			return r.answerFromUpstream(ctx, query, tcp)
+			return r.answerFromUpstream(ctx, upstreams, query, tcp)
 		}
 		if !r.waitSettled(ctx, since) {
 			return failure(query)
@@ -141,10 +141,10 @@ func (r *Resolver) waitSettled(ctx context.Context, version uint64) bool {
 }
 
 // answerFromUpstream gives what the upstreams say, under the query's id and spelling.
-func (r *Resolver) answerFromUpstream(ctx context.Context, query *dns.Msg, tcp bool) *dns.Msg {
+func (r *Resolver) answerFromUpstream(ctx context.Context, upstreams *forwarder, query *dns.Msg, tcp bool) *dns.Msg {
 	answer := newReply(query)
 	answer.Authoritative = false
-	said, err := r.forward.ask(ctx, query, tcp)
+	said, err := upstreams.ask(ctx, query, tcp)
 	if err != nil {
 		r.log.Debug("no upstream answered", "err", err)
 		answer.Rcode = dns.RcodeServerFailure

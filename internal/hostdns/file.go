@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -64,6 +65,24 @@ func readFile(path string) (conf, error) {
 		return conf{}, fmt.Errorf("%s is longer than %d bytes: no resolv.conf", path, maxConf)
 	}
 	return c, nil
+}
+
+// equal reports whether two files are the same.
+func (c conf) equal(d conf) bool {
+	return c.absent == d.absent && c.link == d.link && bytes.Equal(c.text, d.text)
+}
+
+// target gives what a link at path pointed to as it is now; empty where nothing is.
+func (c conf) target(path string) conf {
+	to := c.link
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(filepath.Dir(path), to)
+	}
+	now, err := readFile(to)
+	if err != nil {
+		return conf{}
+	}
+	return now
 }
 
 // servers gives the name servers, in order.

@@ -10,7 +10,7 @@
 // resolv.conf is written anew, with its former content kept in comments of the
 // same file, so that nothing else has to survive for it to come back. All
 // questions then come to us, and the servers that the file named become our
-// upstreams.
+// upstreams. Where another program writes the file anew, it is taken again.
 //
 // It answers no questions itself and chooses no names. One Host of a system may
 // exist at a time. A Host is safe for concurrent use.
@@ -65,25 +65,33 @@ const MaxDomains = 256
 
 // Host is a host that asks us.
 type Host struct {
-	mode      Mode
-	upstreams []netip.AddrPort
-	log       *slog.Logger
+	cfg  Config // with all defaults
+	mode Mode
+	log  *slog.Logger
 
-	mu       sync.Mutex
-	resolved *resolved // nil: the file was written, or Close was called; guarded by mu
-	undo     func() error
+	watching context.Context // ended by Close
+	stop     context.CancelFunc
+	watch    sync.WaitGroup
+
+	mu        sync.Mutex
+	upstreams []netip.AddrPort // guarded by mu
+	resolved  *resolved        // nil: the file was written, or Close was called; guarded by mu
+	undo      func() error     // nil: Close was called; guarded by mu
 }
 
 // Open makes the host ask cfg.Server, after undoing what a dead process left. Until
 // SetDomains is called, systemd-resolved sends us nothing. ctx bounds the calls
 // of Open only. Close undoes it all.
 func Open(ctx context.Context, cfg Config) (*Host, error) {
-	path := cmp.Or(cfg.Path, defaultPath)
-	h := &Host{mode: cmp.Or(cfg.Mode, Auto), log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))}
-	if _, err := Cleanup(path); err != nil {
+	cfg.Path = cmp.Or(cfg.Path, defaultPath)
+	h := &Host{
+		cfg: cfg, mode: cmp.Or(cfg.Mode, Auto), log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
+	}
+	h.watching, h.stop = context.WithCancel(context.Background())
+	if _, err := Cleanup(cfg.Path); err != nil {
 		return nil, err
 	}
-	before, err := readFile(path)
+	before, err := readFile(cfg.Path)
 	if err != nil {
 		return nil, fmt.Errorf("host DNS: %w", err)
 	}
@@ -101,26 +109,36 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		return h, nil
 	}
 	if cfg.Server.Port() != 53 {
-		return nil, fmt.Errorf("host DNS: %s knows no ports, so our resolver must answer at port 53, not at %s", path, cfg.Server)
+		return nil, fmt.Errorf("host DNS: %s knows no ports, so our resolver must answer at port 53, not at %s", cfg.Path, cfg.Server)
 	}
-	for _, server := range before.servers() {
-		if server != cfg.Server.Addr() {
-			h.upstreams = append(h.upstreams, netip.AddrPortFrom(server, 53))
-		}
-	}
-	if err := before.redirect(path, cfg.Server.Addr()); err != nil {
+	h.upstreams = h.others(before)
+	if err := before.redirect(cfg.Path, cfg.Server.Addr()); err != nil {
 		return nil, fmt.Errorf("host DNS: %w", err)
 	}
-	h.undo = func() error { _, err := Cleanup(path); return err }
+	h.undo = func() error { _, err := Cleanup(cfg.Path); return err }
 	return h, nil
+}
+
+// Watch has our file put back in front when another program, such as a DHCP client,
+// has written its own, until Close. changed is told the new Upstreams when that
+// names others; calls do not overlap, and it must not call Close. With Resolved
+// there is nothing to watch. It is called once at most.
+func (h *Host) Watch(changed func(upstreams []netip.AddrPort)) {
+	if h.mode == File {
+		h.watch.Go(func() { h.watchLoop(h.watching, changed) })
+	}
 }
 
 // Mode gives how the host was told: Resolved or File.
 func (h *Host) Mode() Mode { return h.mode }
 
-// Upstreams gives the servers that the host asked before and that names which
-// are not ours must go to; none with Resolved, which does not send us those.
-func (h *Host) Upstreams() []netip.AddrPort { return h.upstreams }
+// Upstreams gives the servers that the host would ask without us and that names
+// which are not ours must go to; none with Resolved, which does not send us those.
+func (h *Host) Upstreams() []netip.AddrPort {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.upstreams
+}
 
 // SetDomains says which domains are ours: names in them come to us. With File
 // every name does, whatever is said here.
@@ -142,6 +160,8 @@ func (h *Host) SetDomains(ctx context.Context, domains []string) error {
 
 // Close makes the host ask whom it asked before. Closing twice is harmless.
 func (h *Host) Close() error {
+	h.stop()
+	h.watch.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.undo == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/dns"
 	"github.com/ginnel/ginnel/internal/hostdns"
+	"github.com/ginnel/ginnel/internal/intercept"
 )
 
 // openHostDNS makes the host ask our resolver, if that is wanted. It adds the
@@ -43,6 +44,26 @@ func (t *Tunnel) openHostDNS(names *dns.Config) error {
 	}
 	t.log.Info("host asks our resolver", "mode", t.host.Mode(), "server", server, "upstreams", len(names.Upstreams))
 	return nil
+}
+
+// watchHost keeps the host asking us, and our upstreams those of the host where
+// none are configured.
+func (t *Tunnel) watchHost() {
+	if t.host == nil {
+		return
+	}
+	t.host.Watch(func(upstreams []netip.AddrPort) {
+		if len(t.cfg.Names.Upstreams) > 0 {
+			return
+		}
+		if t.cfg.Intercept {
+			upstreams = slices.DeleteFunc(slices.Clone(upstreams), func(u netip.AddrPort) bool {
+				return intercept.Outside(rangeOf(t.cfg.Names.Range), u.Addr()) != nil
+			})
+		}
+		t.log.Info("other upstreams", "upstreams", fmt.Sprint(upstreams))
+		t.names.SetUpstreams(upstreams)
+	})
 }
 
 // tellHost says which domains are ours.

@@ -140,11 +140,32 @@ func TestHostDNS_FileEndToEnd(t *testing.T) {
 	if err != nil || len(answer.Answer) != 1 {
 		t.Errorf("got %v, %v", answer, err)
 	}
+	// A DHCP client names another server: names that are not ours go there.
+	other := netip.AddrFrom4([4]byte{127, 54, byte(os.Getpid() >> 8), byte(os.Getpid())})
+	socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(other, 53)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := &mdns.Server{PacketConn: socket, Handler: mdns.HandlerFunc(func(w mdns.ResponseWriter, q *mdns.Msg) {
+		_ = w.WriteMsg(new(mdns.Msg).SetRcode(q, mdns.RcodeYXDomain))
+	})}
+	defer func() { _ = elsewhere.Shutdown() }()
+	go func() { _ = elsewhere.ActivateAndServe() }()
+	theirs := "nameserver " + other.String() + "\n"
+	if err := os.WriteFile(path, []byte(theirs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for answer == nil || answer.Rcode != mdns.RcodeYXDomain {
+		answer, err = mdns.Exchange(new(mdns.Msg).SetQuestion("elsewhere.example.", mdns.TypeA), net.JoinHostPort(own.String(), "53"))
+	}
+	if config, err := mdns.ClientConfigFromFile(path); err != nil || !slices.Equal(config.Servers, []string{own.String()}) {
+		t.Errorf("after another program wrote the file, programs read %v, %v", config, err)
+	}
 	cancel()
 	if err := <-end; err != nil {
 		t.Error(err)
 	}
-	if text, err := os.ReadFile(path); err != nil || string(text) != before {
+	if text, err := os.ReadFile(path); err != nil || string(text) != theirs {
 		t.Errorf("after: %q, %v", text, err)
 	}
 }

@@ -126,6 +126,7 @@ func Open(cfg Config) (t *Tunnel, err error) {
 	if t.names, err = dns.Open(names); err != nil {
 		return t, err
 	}
+	t.watchHost()
 	return t, t.openFronts()
 }
 
