@@ -113,7 +113,7 @@ func TestLargeWriteGathersItsRecords(t *testing.T) {
 func TestFailedWriteLeavesNothingGathered(t *testing.T) {
 	client, _, hop, _ := lazyPair(t)
 	s := client.Stream()
-	if err := s.put(new(flow.Slab), 100, true); err != nil {
+	if err := s.put(s.lent.get(), 100, true); err != nil {
 		t.Fatal(err)
 	}
 	if len(hop.held) != 1 {

@@ -28,13 +28,13 @@ func (deaf) Urgent(Batch, []byte)  {}
 func (deaf) Ordered(Batch, []byte) {}
 func (deaf) Drop()                 {}
 
-// lent counts the slabs that are out.
-type lent struct {
+// counted counts the slabs that are out.
+type counted struct {
 	mu        sync.Mutex
 	out, most int
 }
 
-func (l *lent) Get() *flow.Slab {
+func (l *counted) Get() *flow.Slab {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.out++
@@ -42,7 +42,7 @@ func (l *lent) Get() *flow.Slab {
 	return new(flow.Slab)
 }
 
-func (l *lent) Put(*flow.Slab) {
+func (l *counted) Put(*flow.Slab) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.out--
@@ -81,7 +81,7 @@ func TestAnyFrameInAnyState(t *testing.T) {
 	tr := newTrust(t)
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		slabs := &lent{}
+		slabs := &counted{}
 		cfg := config()
 		cfg.Slabs = slabs
 		all := cfg.Budget.Left()
@@ -191,7 +191,7 @@ func stress(t *testing.T, seed uint64) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		cfg := config()
-		slabs := &lent{}
+		slabs := &counted{}
 		cfg.Slabs = slabs
 		cfg.ResumeTimeout = 5 * time.Second
 		all := cfg.Budget.Left()

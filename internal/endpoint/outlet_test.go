@@ -324,7 +324,7 @@ func TestARecordBetweenSocketsCostsNoAllocation(t *testing.T) {
 	cfg.Slabs = NewSlabPool()
 	client, _, step, program, _ := outletPair(t, cfg)
 	ours, source := sockets(t)
-	in, l := socket.Of(ours), lender{slabs: cfg.Slabs}
+	in, l := socket.Of(ours), lender{from: &client.stream.lent}
 	if in == nil {
 		t.Skip("sockets cannot be tried here")
 	}

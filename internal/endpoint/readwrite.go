@@ -102,6 +102,7 @@ func (s *Stream) oldestLocked() (slab *flow.Slab, b []byte, err error) {
 		return nil, nil, err
 	}
 	slab, b = s.inbox.Take()
+	s.lent.came()
 	if s.flow != nil && !s.ended {
 		now := time.Now()
 		s.gatherLocked()
@@ -186,7 +187,7 @@ func (s *Stream) releaseLocked() {
 const packBelow = flow.SlabSize / 4
 
 // put appends a record of n bytes, which lies in slab behind flow.HeaderRoom
-// bytes; slab is the stream's from now on. It waits as Write does. With more it
+// bytes and was lent; it is the stream's from now on. It waits as Write does. With more it
 // may go out with the one behind it: the caller promises to come back, or to
 // call flush.
 func (s *Stream) put(slab *flow.Slab, n int, more bool) error {
@@ -217,16 +218,20 @@ func (s *Stream) put(slab *flow.Slab, n int, more bool) error {
 // append is put without waiting; false: there is no room.
 func (s *Stream) append(slab *flow.Slab, n int) (bool, error) {
 	if err := s.shut(); err != nil || s.flow == nil {
-		s.cfg.Slabs.Put(slab)
+		s.lent.put(slab)
 		return err == nil, err
 	}
 	if n < packBelow {
 		if s.flow.Append(slab[flow.HeaderRoom:flow.HeaderRoom+n]) == 0 {
 			return false, nil
 		}
-		s.cfg.Slabs.Put(slab)
-	} else if !s.flow.Adopt(slab, n) {
-		return false, nil
+		s.lent.put(slab)
+	} else {
+		s.lent.gone()
+		if !s.flow.Adopt(slab, n) {
+			s.lent.came()
+			return false, nil
+		}
 	}
 	s.pump(time.Now())
 	return true, nil

@@ -91,7 +91,7 @@ func (c *Conn) open() (err error) {
 }
 
 func (c *Conn) lendPart() []byte {
-	c.part = c.stream.cfg.Slabs.Get()
+	c.part = c.stream.lent.get()
 	return c.part[:record.PartSize:record.PartSize]
 }
 
@@ -133,11 +133,11 @@ func (c *Conn) release() {
 		return
 	}
 	if c.in.Spare() != nil {
-		c.stream.cfg.Slabs.Put(c.part)
+		c.stream.lent.put(c.part)
 		c.part = nil
 	}
 	if c.held != nil && len(c.cipher) == 0 {
-		c.stream.cfg.Slabs.Put(c.held)
+		c.stream.lent.put(c.held)
 		c.held = nil
 	}
 }
@@ -146,7 +146,7 @@ func (c *Conn) release() {
 func (c *Conn) drop() {
 	c.plain, c.cipher = nil, nil
 	if c.in.Drop() != nil {
-		c.stream.cfg.Slabs.Put(c.part)
+		c.stream.lent.put(c.part)
 		c.part = nil
 	}
 	c.release()
@@ -212,7 +212,7 @@ func (o *outlet) pass(b []byte) (left []byte, ok bool) {
 			continue
 		}
 		o.failed = err
-		slab := c.stream.cfg.Slabs.Get()
+		slab := c.stream.lent.get()
 		left, c.cipher = c.cipher, nil
 		c.plain = slab[:copy(slab[:], c.plain[n:])]
 		c.held = slab

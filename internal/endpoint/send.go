@@ -30,7 +30,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 		if err := c.stream.waitRoom(); err != nil {
 			return n, err
 		}
-		slab := c.stream.cfg.Slabs.Get()
+		slab := c.stream.lent.get()
 		m := copy(slab[plainAt:plainAt+wire.MaxRecord], p[n:])
 		if err := c.seal(slab, m, n+m < len(p)); err != nil {
 			c.stream.flush()
@@ -71,7 +71,7 @@ func (c *Conn) seal(slab *flow.Slab, n int, more bool) error {
 			_, err = c.stream.Write(update)
 		}
 		if err != nil {
-			c.stream.cfg.Slabs.Put(slab)
+			c.stream.lent.put(slab)
 			return err
 		}
 	}
@@ -87,12 +87,13 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	if in == nil {
 		return io.Copy(struct{ io.Writer }{c}, r)
 	}
-	l := lender{slabs: c.stream.cfg.Slabs}
+	if err := c.beginWrite(); err != nil {
+		return 0, err
+	}
+	c.unlock()
+	l := lender{from: &c.stream.lent}
 	total := int64(0)
 	for {
-		if err := c.stream.waitHandshake(&c.stream.writeBy); err != nil {
-			return total, err
-		}
 		if err := c.stream.waitRoom(); err != nil {
 			return total, err
 		}
@@ -110,22 +111,24 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	}
 }
 
-// sendLent sends n bytes that were read to what was lent.
+// sendLent sends n bytes that were read to what was lent. They cannot be read
+// again, so no deadline ends it: it waits for other writes, and for room.
 func (c *Conn) sendLent(l *lender, n int) error {
-	if err := c.beginWrite(); err != nil {
-		l.Return()
-		return err
-	}
+	c.writing <- struct{}{}
 	defer c.unlock()
+	if c.ended {
+		l.Return()
+		return net.ErrClosed
+	}
 	first, second := l.lent[0], l.lent[1]
 	l.lent = [2]*flow.Slab{}
 	rest := n - wire.MaxRecord
 	if rest <= 0 {
-		l.slabs.Put(second)
+		l.from.put(second)
 	}
 	if err := c.seal(first, min(n, wire.MaxRecord), rest > 0); err != nil {
 		if rest > 0 {
-			l.slabs.Put(second)
+			l.from.put(second)
 		}
 		c.stream.flush()
 		return c.cause(err)
@@ -141,14 +144,14 @@ func (c *Conn) sendLent(l *lender, n int) error {
 
 // lender lends the memory of two records.
 type lender struct {
-	slabs flow.Slabs
-	lent  [2]*flow.Slab
+	from *lent
+	lent [2]*flow.Slab
 }
 
 // Lend gives room for two records' content.
 func (l *lender) Lend() (first, second []byte) {
 	for i := range l.lent {
-		l.lent[i] = l.slabs.Get()
+		l.lent[i] = l.from.get()
 	}
 	return l.lent[0][plainAt : plainAt+wire.MaxRecord], l.lent[1][plainAt : plainAt+wire.MaxRecord]
 }
@@ -156,7 +159,7 @@ func (l *lender) Lend() (first, second []byte) {
 // Return hands it back.
 func (l *lender) Return() {
 	for i, s := range l.lent {
-		l.slabs.Put(s)
+		l.from.put(s)
 		l.lent[i] = nil
 	}
 }

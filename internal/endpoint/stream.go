@@ -126,6 +126,8 @@ type Stream struct {
 	saidDone  bool   // it said that we need nothing more
 	otherDone bool   // theirs did
 
+	lent lent // to the Conn
+
 	readWake, writeWake chan struct{} // of capacity 1
 	readBy, writeBy     deadline
 	timer               *time.Timer // of the flow
@@ -153,6 +155,7 @@ func newStream(role flow.Role, cfg Config, earlyIn []byte) *Stream {
 	return &Stream{
 		cfg: cfg, role: role, earlyIn: slices.Clone(earlyIn),
 		inbox:  flow.NewInbox(cfg.Slabs),
+		lent:   lent{slabs: cfg.Slabs, budget: cfg.Budget},
 		flight: make(chan struct{}), handshake: make(chan struct{}), done: make(chan struct{}),
 		readWake: make(chan struct{}, 1), writeWake: make(chan struct{}, 1),
 		readBy: newDeadline(), writeBy: newDeadline(),
@@ -296,6 +299,7 @@ func (s *Stream) over(now time.Time) {
 		s.finish(nil)
 	case s.flow.Rest():
 		s.resting = true
+		s.lent.settle()
 		s.sayDone()
 		s.inbox.Close()
 		s.stopLimit()
@@ -330,6 +334,7 @@ func (s *Stream) finish(err error) {
 		return
 	}
 	s.ended = true
+	s.lent.settle()
 	if s.err == nil {
 		s.err = err
 	}

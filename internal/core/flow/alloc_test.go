@@ -205,6 +205,28 @@ func TestWindowOfABusyMachine(t *testing.T) {
 	}
 }
 
+// Where processor and not wire sets the pace, both ends of a hop run at once, for some
+// milliseconds, and much faster than bytes go on in the long run. A window that grew
+// by that would only let more stand in the socket, which others wait for.
+func TestWindowDoesNotGrowByItsOwnQueue(t *testing.T) {
+	c := newCouple(t)
+	f := c.ends[1]
+	f.SetRTT(200 * time.Microsecond)
+	for range 1000 {
+		c.now = c.now.Add(3 * time.Millisecond) // others have their turn
+		for range 300 {                         // 1.6 GB/s
+			c.now = c.now.Add(10 * time.Microsecond)
+			if !f.OnData(c.now, f.Generation(), MaxPayload) {
+				t.Fatal(f.Err())
+			}
+			f.Consume(c.now, MaxPayload)
+		}
+	}
+	if most := 2 << 20; f.window.size > most {
+		t.Errorf("a window of %d bytes, want at most %d", f.window.size, most)
+	}
+}
+
 func TestBusyWhenBudgetIsExhausted(t *testing.T) {
 	for _, left := range []int64{0, SlabSize, SlabSize + InitialWindow - 1} {
 		b := NewBudget(left)

@@ -36,5 +36,5 @@ func (b *Budget) Give(n int) { b.left.Add(int64(n)) }
 // earlier exceeds the budget.
 func (b *Budget) Left() int64 { return b.left.Load() }
 
-// force takes n bytes that are in use already, even beyond the end.
-func (b *Budget) force(n int) { b.left.Add(-int64(n)) }
+// Hold takes n bytes that are in use already, even beyond the end.
+func (b *Budget) Hold(n int) { b.left.Add(-int64(n)) }

@@ -13,21 +13,22 @@ import (
 const (
 	// MaxWindow is how far a window grows unless told otherwise, in bytes.
 	MaxWindow = 16 << 20
-	// minRound is the shortest round trip that growth reckons with: below it the
-	// scheduler's pauses, not the wire, set the pace.
-	minRound = time.Millisecond
+	// slack is what a turn of the window may take beyond the round trip of the hop:
+	// the scheduler's pauses. What it costs is that as many bytes may stand in the
+	// hop's connection as go through in that time, and other circuits wait for them.
+	slack = 500 * time.Microsecond
 	// easyWindow is how far a window grows even while its turns take easyRound: on
 	// a busy machine many circuits wait long for theirs, and who got one early
 	// would grow, and get more of them, while the others stay small.
 	easyWindow = 256 << 10
 	easyRound  = 50 * time.Millisecond
-	// shrinkAfter is the time between two grants that halves the window.
+	// shrinkAfter is the time that a window takes to be used up which halves it.
 	shrinkAfter = 5 * time.Second
 )
 
 // Window is the receiving side of a hop: what the sender may send, and when to
-// tell it. It starts with InitialWindow and doubles while half of it is used up
-// within about a round trip of the hop and the budget gives; a window that is used slowly
+// tell it. It starts with InitialWindow and doubles while it is used up within
+// about a round trip of the hop and the budget gives; a window that is used slowly
 // is granted smaller. Not safe for concurrent use.
 //
 // Invariants: consumed <= received <= granted; the budget holds at least
@@ -42,7 +43,8 @@ type Window struct {
 	most     int       // bound of size
 	carry    int       // bytes of an earlier count that are not consumed yet
 	held     int       // taken from budget
-	since    time.Time // of the last grant, or of the start
+	since    time.Time // when size was last looked at, or of the start
+	judged   uint64    // what was consumed then
 }
 
 // Open takes the initial window from the budget; most bounds its growth (0:
@@ -74,7 +76,7 @@ func (w *Window) Close() {
 // has been told of them.
 func (w *Window) Restart(now time.Time) {
 	carry := w.carry + int(w.received-w.consumed)
-	w.received, w.consumed, w.granted = 0, 0, InitialWindow
+	w.received, w.consumed, w.granted, w.judged = 0, 0, InitialWindow, 0
 	w.size, w.carry, w.since = InitialWindow, carry, now
 	w.settle()
 }
@@ -111,8 +113,7 @@ func (w *Window) Consume(now time.Time, n int, rtt time.Duration) (limit uint64,
 		w.settle()
 		return 0, false
 	}
-	w.resize(now.Sub(w.since), max(rtt, minRound))
-	w.since = now
+	w.resize(now, rtt)
 	if next := w.consumed + uint64(w.size); next > w.granted {
 		w.granted, send = next, true
 	}
@@ -120,22 +121,28 @@ func (w *Window) Consume(now time.Time, n int, rtt time.Duration) (limit uint64,
 	return w.granted, send
 }
 
-// resize grows or shrinks the window by the time since the last grant. Bytes that
-// stand waiting show that the reader sets the pace: no growth then.
-func (w *Window) resize(took, rtt time.Duration) {
-	drained := w.received-w.consumed <= uint64(w.size/2)
+// resize grows or shrinks the window by how long it took to be used up. That is
+// looked at when it has been used up twice: what stood in a socket while its reader
+// did not have its turn comes at once, and more than a window never stands there.
+// Bytes that stand waiting show that the reader sets the pace: no growth then.
+func (w *Window) resize(now time.Time, rtt time.Duration) {
+	used, limit := 2*w.size, 3*(rtt+slack)
 	if w.size < easyWindow {
-		rtt = max(rtt, easyRound)
+		used, limit = 0, max(rtt, easyRound)*3/2
 	}
+	took := now.Sub(w.since)
 	switch {
-	case took <= rtt+rtt/2 && drained && 2*w.size <= w.most:
+	case took >= shrinkAfter:
+		w.size = max(InitialWindow, w.size>>min(took/shrinkAfter, 24))
+	case w.consumed-w.judged < uint64(used):
+		return
+	case took <= limit && w.received-w.consumed <= uint64(w.size/2) && 2*w.size <= w.most:
 		if more := w.size; w.budget.Take(more) {
 			w.held += more
 			w.size *= 2
 		}
-	case took >= shrinkAfter:
-		w.size = max(InitialWindow, w.size>>min(took/shrinkAfter, 24))
 	}
+	w.since, w.judged = now, w.consumed
 }
 
 // settle brings what the budget holds in line with what may have to be buffered.
@@ -146,7 +153,7 @@ func (w *Window) settle() {
 	case need < w.held:
 		w.budget.Give(w.held - need)
 	case need > w.held:
-		w.budget.force(need - w.held)
+		w.budget.Hold(need - w.held)
 	}
 	w.held = need
 }
