@@ -44,7 +44,7 @@ type enrolling struct {
 // operator made: through one of the edge routers that the token names, which
 // cannot read what is said. A token enrolls one key; keep the Identity (Save).
 func Enroll(ctx context.Context, token string, opts ...Option) (*Identity, error) {
-	t, err := pki.ParseToken(pki.Secret(strings.TrimSpace(token)), time.Now())
+	t, err := pki.ParseToken(pki.Secret(strings.TrimSpace(token)))
 	if err != nil {
 		return nil, fmt.Errorf("enroll: %w", err)
 	}

@@ -6,9 +6,11 @@ package sdk
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +22,7 @@ func (w *world) token(t *testing.T, secret pki.Secret, addresses ...ginnel.Addre
 	t.Helper()
 	text, err := pki.IssueToken(w.ctrl, pki.Token{
 		Peer: ginnel.Peer{Role: ginnel.RoleIdentity, ID: "alice"}, Addresses: addresses,
-		Secret: secret, Expires: time.Now().Add(time.Hour),
+		Secret: secret, Expires: w.now().Add(time.Hour),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +76,46 @@ func TestEnrollIsRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The clock of a new host may be wrong: whether its token has ended is for the
+// controller to say, by whose clock it was made. A certificate begins an hour back;
+// where that is not enough the host is told what its own clock says.
+func TestEnrollByAWrongClock(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		name  string
+		ahead time.Duration // of the controller's clock
+		works bool
+	}{
+		{"the host is behind", 59 * time.Minute, true},
+		{"the host is far behind", 61 * time.Minute, false},
+		{"the host is ahead", -59 * time.Minute, true},
+		{"the host thinks that the token has ended", -2 * time.Hour, true},
+		{"the host is days ahead", -30 * day, true},
+		{"the host is ahead of the certificate's end", -91 * day, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, "r1")
+				w.ahead = tt.ahead
+				identity, err := Enroll(t.Context(), w.token(t, tokenSecret(), "tls:r1:1"), w.dialer())
+				if (err == nil) != tt.works {
+					t.Fatalf("got %v", err)
+				}
+				if err == nil {
+					if _, err := w.clientOf(identity, Options{}).edges.pick(within10s(t), wish{}); err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				clock := "the clock here says " + time.Now().UTC().Format(time.RFC3339)
+				if !errors.Is(err, pki.ErrExpired) || !strings.Contains(err.Error(), clock) {
+					t.Errorf("got %v, want to be told that %s", err, clock)
+				}
+			})
+		})
+	}
 }
 
 // At two thirds of its life the certificate is renewed through an edge router, and

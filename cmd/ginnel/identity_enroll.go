@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"time"
@@ -71,8 +72,12 @@ func ownerOnly(out io.Writer) {
 
 // adviseEnroll adds what to do about a token that is of no use.
 func adviseEnroll(token pki.Secret, err error) error {
-	if t, bad := pki.ParseToken(token, time.Now()); bad != nil || len(t.Addresses) == 0 {
+	t, bad := pki.ParseToken(token)
+	if bad != nil || len(t.Addresses) == 0 || t.Expired(time.Now()) != nil {
 		return withHint(err, "make a new one where the controller is, once a router is there: ginnel identity token NAME")
+	}
+	if errors.Is(err, pki.ErrExpired) {
+		return withHint(err, "set the clock of this host")
 	}
 	return err
 }

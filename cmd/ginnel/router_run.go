@@ -62,6 +62,9 @@ func newRouterInitCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := parsed.Expired(time.Now()); err != nil {
+			return withHint(fmt.Errorf("%s: %w", *token, err), "ask for a new one: ginnel router token NAME")
+		}
 		cfg, err := initialConfig(parsed, *listen, *advertise, *controllers)
 		if err != nil {
 			return err
@@ -95,7 +98,7 @@ func readToken(file string, stdin io.Reader) (pki.Secret, error) {
 
 // routerToken parses the token of a router.
 func routerToken(file string, text pki.Secret) (*pki.Token, error) {
-	token, err := pki.ParseToken(text, time.Now())
+	token, err := pki.ParseToken(text)
 	if err != nil {
 		return nil, withHint(fmt.Errorf("%s: %w", file, err), "ask for a new one: ginnel router token NAME")
 	}

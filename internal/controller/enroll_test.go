@@ -57,7 +57,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 func (b *testbed) token(made api.Created, err error) pki.Token {
 	b.Helper()
 	b.must(err)
-	token, err := pki.ParseToken(pki.Secret(made.Token), time.Now())
+	token, err := pki.ParseToken(pki.Secret(made.Token))
 	b.must(err)
 	return token
 }

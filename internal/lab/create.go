@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
@@ -60,7 +59,7 @@ func (l *Lab) createRouter(ctx context.Context, b api.Backend, r Router) error {
 	if err != nil {
 		return fmt.Errorf("router %s: %w", r.Name, err)
 	}
-	token, err := pki.ParseToken(pki.Secret(made.Token), time.Now())
+	token, err := pki.ParseToken(pki.Secret(made.Token))
 	if err != nil {
 		return fmt.Errorf("router %s: %w", r.Name, err)
 	}

@@ -95,10 +95,10 @@ func IssueToken(c *Credential, t Token) (Secret, error) {
 	return Secret(tokenPrefix + base64.RawURLEncoding.EncodeToString(raw)), nil
 }
 
-// ParseToken reads the text of a token: that it is complete, undamaged and has
-// not expired. Whom the secret may be told to, the token's Anchor says: its CA
-// is seen only once connected.
-func ParseToken(text Secret, now time.Time) (Token, error) {
+// ParseToken reads the text of a token: that it is complete and undamaged. Whether
+// it has expired a controller judges, whose clock it was made by. Whom the secret
+// may be told to, the token's Anchor says: its CA is seen only once connected.
+func ParseToken(text Secret) (Token, error) {
 	signed, err := decodeToken(string(text))
 	if err != nil {
 		return Token{}, err
@@ -127,10 +127,17 @@ func ParseToken(text Secret, now time.Time) (Token, error) {
 	if err := t.check(); err != nil {
 		return Token{}, fmt.Errorf("%w: token: %w", ErrMalformed, err)
 	}
-	if !now.Before(t.Expires) {
-		return Token{}, fmt.Errorf("%w: token for %s, at %s: ask for a new one", ErrTokenExpired, t.Peer, t.Expires.UTC().Format(time.RFC3339))
-	}
 	return t, nil
+}
+
+// Expired gives ErrTokenExpired if the token is over by a clock that says now, and
+// what to do: that clock may be wrong.
+func (t Token) Expired(now time.Time) error {
+	if now.Before(t.Expires) {
+		return nil
+	}
+	return fmt.Errorf("%w: for %s, at %s, and the clock here says %s: ask for a new one, or set the clock", ErrTokenExpired, t.Peer,
+		t.Expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 }
 
 func decodeToken(text string) (*wire.Signed, error) {

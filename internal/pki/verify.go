@@ -119,7 +119,7 @@ func verifyChain(leaf, ca *x509.Certificate, at time.Time) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && leaf.CheckSignatureFrom(ca) == nil:
-		return fmt.Errorf("%w: it is from %s to %s, and now is %s", ErrExpired,
+		return fmt.Errorf("%w: it is from %s to %s, and the clock here says %s", ErrExpired,
 			leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339), at.UTC().Format(time.RFC3339))
 	default:
 		return fmt.Errorf("%w: %w", ErrStranger, err)

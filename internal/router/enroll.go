@@ -25,6 +25,9 @@ const (
 	enrollTimeout = 10 * time.Second
 	// settleTime is how long a handshake waits for an enrollment that is under way.
 	settleTime = 500 * time.Millisecond
+	// tokenGrace is how long a router waits for a controller's word on a token that
+	// has ended by its own clock.
+	tokenGrace = 10 * time.Minute
 )
 
 // Why a router cannot start.
@@ -51,12 +54,14 @@ type enrollee struct {
 	// anchor is what is trusted, by certificate or token.
 	anchor pki.Anchor
 	token  *pki.Token      // nil: enrolled before
+	began  time.Time       // to wait for the token's certificate
 	shown  tls.Certificate // before there is another; made with the token
 	news   changes         // holder, or asking
 
 	mu     sync.Mutex
 	holder *pki.Holder // nil: not enrolled
 	asking int         // exchanges that wait for their answer
+	denied bool        // a controller did not take the token's secret
 }
 
 // newEnrollee reads what the router has.
@@ -93,19 +98,28 @@ func (e *enrollee) useToken(token *pki.Token, now time.Time) error {
 		return fmt.Errorf("%w, and without a token", ErrNotEnrolled)
 	case token.Peer.Role != ginnel.RoleRouter:
 		return fmt.Errorf("%w: for %s, not for a router", ErrWrongToken, token.Peer)
-	case !now.Before(token.Expires):
-		return expired(token)
+	}
+	if err := token.Expired(now); err != nil {
+		e.r.log.Warn("token has ended by this host's clock, but a controller may think otherwise", "err", err)
 	}
 	shown, err := pki.SelfSigned(e.key, now)
 	if err != nil {
 		return err
 	}
-	e.peer, e.anchor, e.token, e.shown = token.Peer, token.Anchor(), token, shown
+	e.peer, e.anchor, e.token, e.shown, e.began = token.Peer, token.Anchor(), token, shown, now
 	return nil
 }
 
-func expired(token *pki.Token) error {
-	return fmt.Errorf("%w: for %s, at %s", pki.ErrTokenExpired, token.Peer, token.Expires.UTC().Format(time.RFC3339))
+// tokenEnds gives when the router gives up on its token: when it has ended by our
+// own clock, which may be wrong, and a controller has refused it or had the time to.
+func (e *enrollee) tokenEnds() time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	grace := e.began.Add(tokenGrace)
+	if e.denied || grace.Before(e.token.Expires) {
+		return e.token.Expires
+	}
+	return grace
 }
 
 // held gives the holder of the certificate; nil: not enrolled.
@@ -179,7 +193,7 @@ func (e *enrollee) enrolledBy(ctx context.Context, t *tls.Conn) {
 	var secret pki.Secret
 	// When another controller was faster this one is still answered by the
 	// secret: it has dialed, and goes on with its ctrl channel.
-	if h := e.held(); h == nil || e.token != nil && time.Now().Before(e.token.Expires) {
+	if h := e.held(); h == nil || e.token != nil && time.Now().Before(e.tokenEnds()) {
 		secret = e.token.Secret
 	}
 	if err := e.exchange(ctx, t, secret); err != nil {
@@ -238,7 +252,11 @@ func (e *enrollee) exchange(ctx context.Context, c net.Conn, secret pki.Secret) 
 		}
 		return e.take(got)
 	case *wire.Message_Failure:
-		return fmt.Errorf("refused: %w", body.Failure.DialError())
+		refused := body.Failure.DialError()
+		e.mu.Lock()
+		e.denied = e.denied || secret != nil && refused.Code == ginnel.NotAuthenticated
+		e.mu.Unlock()
+		return fmt.Errorf("refused: %w", refused)
 	default:
 		return fmt.Errorf("%w: answered by neither certificate nor failure", wire.ErrFrame)
 	}

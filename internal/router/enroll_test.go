@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +173,52 @@ func TestRefusedTokenThenItsEnd(t *testing.T) {
 	}
 }
 
+// By the clock of the router its token ended long ago; the controller, whose clock is
+// right, takes it. Where none does the router waits a while, or until it is refused.
+func TestTokenThatEndedByOurClock(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"listens": {Listen: "r1:7000"},
+		"dials":   {Controllers: []ginnel.Address{"tls:c1:7000"}},
+	} {
+		for _, tt := range []struct {
+			name string
+			do   func(c *double, token *pki.Token)
+			ends time.Duration // 0: it is enrolled
+		}{
+			{"and not by the controller's", func(*double, *pki.Token) {}, 0},
+			{"and by the controller's", func(c *double, token *pki.Token) { c.tokens[token.Peer].Expires = time.Now() }, time.Minute},
+			{"and no controller comes", func(c *double, _ *pki.Token) { c.w.net.Silence("c1", ""); c.w.net.Silence("", "c1") }, tokenGrace},
+		} {
+			t.Run(name+", "+tt.name, func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					c := w.controller("c1")
+					c.listen("c1:7000")
+					token := c.token(routerPeer("r1"), time.Hour)
+					token.Expires = time.Now().Add(-time.Hour)
+					tt.do(c, token)
+					r := w.made("r1", cfg, w.fresh(), token)
+					ended := make(chan error, 1)
+					w.wg.Go(func() { ended <- r.Run(w.ctx) })
+					w.pass(time.Second)
+					if cfg.Listen != "" && tt.ends != tokenGrace {
+						if err := c.dial("r1"); (err == nil) != (tt.ends == 0) {
+							t.Errorf("dial by the controller: %v", err)
+						}
+					}
+					if tt.ends == 0 {
+						w.until(r, 10*time.Second, "connected", connected)
+						return
+					}
+					w.pass(tt.ends)
+					if err := <-ended; !errors.Is(err, pki.ErrTokenExpired) || !strings.Contains(err.Error(), "the clock here says") {
+						t.Errorf("got %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.controller("c1")
@@ -185,7 +232,6 @@ func TestNewRefuses(t *testing.T) {
 			{"nothing", w.fresh(), nil, ErrNotEnrolled},
 			{"token of an identity", w.fresh(), c.token(identityPeer("alice"), time.Hour), ErrWrongToken},
 			{"token of another router", w.enrolled("r2", 0), good, ErrWrongToken},
-			{"expired token", w.fresh(), c.token(routerPeer("r1"), 0), pki.ErrTokenExpired},
 			{"certificate long ended", w.enrolled("r1", 125*24*time.Hour), nil, pki.ErrExpired},
 			{"certificate of a controller", memoryOf(w.issue(controllerPeer("c1"), 0)), nil, pki.ErrRole},
 		} {

@@ -4,6 +4,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -46,7 +47,7 @@ func (e *enrollee) run(ctx context.Context) {
 		}
 		h := e.held()
 		if h == nil {
-			e.r.die("%w", expired(e.token))
+			e.r.die("%w", cmp.Or(e.token.Expired(time.Now()), pki.ErrTokenExpired))
 			return
 		}
 		if err := e.renew(ctx, h); err != nil && ctx.Err() == nil {
@@ -66,7 +67,7 @@ func (e *enrollee) due() time.Time {
 	if h := e.held(); h != nil {
 		return pki.RenewAt(h.Load().Leaf)
 	}
-	return e.token.Expires
+	return e.tokenEnds()
 }
 
 // renew asks a controller for a new certificate over the ctrl channel, by the
