@@ -69,6 +69,13 @@ chaos:
 	GINNEL_CHAOS_SECONDS=$(SECONDS) GINNEL_CHAOS_SEED=$(SEED) \
 		$(GO) test -race -count=1 -timeout 0 -v -run '^TestChaos$$' ./internal/lab
 
+# A network under mixed load for long: does anything grow? make soak MINUTES=30
+# draws docs/img/soak.svg.
+MINUTES ?= 30
+.PHONY: soak
+soak: build
+	./bin/ginnel perf soak --duration $(MINUTES)m --plot docs/img/soak.svg
+
 # The linter is built on first use, which takes minutes.
 .PHONY: lint
 lint:

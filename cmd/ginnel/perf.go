@@ -10,8 +10,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,11 +31,12 @@ the near one, and what you want to know between them.
   ginnel perf server --service perf --identity bob.json
   ginnel perf client --service perf --identity alice.json
 
-  ginnel perf bench      a network of its own beside a chain of TLS relays`
+  ginnel perf bench      a network of its own beside a chain of TLS relays
+  ginnel perf soak       a network of its own for a long time: does anything grow?`
 
 func newPerfCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "perf", Short: "Measure throughput, latency and connection rate", Long: perfHelp}
-	cmd.AddCommand(newPerfServerCmd(), newPerfClientCmd(), newPerfBenchCmd(), newPerfRelayCmd(), newPerfShaperCmd(), newPerfChildCmd())
+	cmd.AddCommand(newPerfServerCmd(), newPerfClientCmd(), newPerfBenchCmd(), newPerfSoakCmd(), newPerfRelayCmd(), newPerfShaperCmd(), newPerfChildCmd())
 	return cmd
 }
 
@@ -106,6 +109,18 @@ func newPerfChildCmd() *cobra.Command {
 			_, _ = io.Copy(io.Discard, in)
 			cancel()
 		}()
+		if file, ok := strings.CutPrefix(args[0], vitalsFlag); ok {
+			args = args[1:]
+			keep, err := os.Create(file)
+			if err != nil {
+				return err
+			}
+			defer keep.Close()
+			var keeping sync.WaitGroup
+			defer keeping.Wait()
+			defer cancel()
+			keeping.Go(func() { _ = perf.KeepVitals(ctx, keep, vitalsEvery) }) // a course with a hole is told
+		}
 		root := newRootCmd()
 		root.SetArgs(args)
 		root.SetIn(strings.NewReader(""))

@@ -160,12 +160,17 @@ type fleet struct {
 	ctx     context.Context // of all processes
 	log     *os.File        // what they say on standard error
 	program string
+	vitals  string // directory where each process keeps its own, by its name; empty: none does
 	running []*perf.Process
 }
 
 // launch starts a process of this program.
 func (f *fleet) launch(args ...string) (*perf.Process, error) {
-	p, err := perf.Start(f.ctx, f.log, f.program, append([]string{"perf", "child"}, args...)...)
+	child := []string{"perf", "child"}
+	if f.vitals != "" {
+		child = append(child, vitalsFlag+filepath.Join(f.vitals, fmt.Sprintf("%02d-%s", len(f.running), args[0])))
+	}
+	p, err := perf.Start(f.ctx, f.log, f.program, append(child, args...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -93,8 +93,9 @@ type benchNetwork struct {
 type tunneler struct {
 	process *perf.Process
 	listen  string
-	metrics string // HOST:PORT
-	dns     string // HOST:PORT; empty: it answers no names
+	more    []string // it listens at these, too, by further flags
+	metrics string   // HOST:PORT
+	dns     string   // HOST:PORT; empty: it answers no names
 }
 
 // by gives the way through the network by a tunneler.
@@ -224,22 +225,30 @@ func (n *benchNetwork) await(ctx context.Context) error {
 // startTunnelers starts the tunnelers of an identity that may use the edge router
 // only, and waits until they get through.
 func (n *benchNetwork) startTunnelers(ctx context.Context) error {
-	made, err := n.client.Identities().Create(ctx, api.IdentityCreate{Identity: ginnel.Identity{ID: perfMachine}})
+	identity, file, err := n.enroll(ctx, perfMachine)
 	if err != nil {
 		return err
 	}
-	if n.identity, err = sdk.Enroll(ctx, made.Token); err != nil {
-		return err
-	}
-	file := n.path("client.json")
-	if err := n.identity.Save(file); err != nil {
-		return err
-	}
+	n.identity = identity
 	if n.resuming, err = n.startTunneler(ctx, file); err != nil {
 		return err
 	}
 	n.full, err = n.startTunneler(ctx, file, "--resume-sessions=false")
 	return err
+}
+
+// enroll makes an identity and gives the file that it is in.
+func (n *benchNetwork) enroll(ctx context.Context, name ginnel.IdentityID) (*sdk.Identity, string, error) {
+	made, err := n.client.Identities().Create(ctx, api.IdentityCreate{Identity: ginnel.Identity{ID: name}})
+	if err != nil {
+		return nil, "", err
+	}
+	identity, err := sdk.Enroll(ctx, made.Token)
+	if err != nil {
+		return nil, "", err
+	}
+	file := n.path(string(name) + ".json")
+	return identity, file, identity.Save(file)
 }
 
 func (n *benchNetwork) startTunneler(ctx context.Context, identity string, more ...string) (tunneler, error) {
@@ -251,10 +260,10 @@ func (n *benchNetwork) startTunneler(ctx context.Context, identity string, more 
 	if err != nil {
 		return tunneler{}, err
 	}
-	if len(ready.Listen) != 1 {
+	if len(ready.Listen) == 0 {
 		return tunneler{}, fmt.Errorf("the tunneler listens at %q", ready.Listen)
 	}
-	t := tunneler{p, ready.Listen[0], ready.Metrics, ready.DNS}
+	t := tunneler{p, ready.Listen[0], ready.Listen[1:], ready.Metrics, ready.DNS}
 	return t, until(ctx, "the way through", func() (bool, error) {
 		_, err := perf.Connect(ctx, dialTCP(t.listen), 1, perf.Bound{Count: 1})
 		return err == nil, err
