@@ -172,6 +172,7 @@ func newRouterRunCmd() *cobra.Command {
 			return usagef("give --dir")
 		}
 		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+		defer ballast()()
 		return runRouter(cmd.Context(), *dir, log)
 	}
 	return cmd

@@ -127,7 +127,7 @@ func (cs *circuits) over(end *endpointRow) {
 		f.ingress = c.Path[0]
 	}
 	cs.recent.put(f)
-	cs.watchers.publish(f.event())
+	cs.watchers.publish(f.event)
 	cs.c.log.Info("circuit ended", "circuit_id", string(c.ID), "service", string(c.Service), "identity", string(c.Client),
 		"peer", c.Peer.String(), "code", end.code.String(), "took", f.took, "sent", f.sent, "received", f.received)
 }

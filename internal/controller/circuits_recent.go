@@ -98,7 +98,7 @@ func (cs *circuits) remember(s *setup, o outcome) {
 	if f.circuit != "" {
 		cs.recent.put(f)
 	}
-	cs.watchers.publish(f.event())
+	cs.watchers.publish(f.event)
 }
 
 // lean gives attempts without the candidates that no explanation shows, so that

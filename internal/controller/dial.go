@@ -174,7 +174,7 @@ func (d *dials) observe(at time.Time, action dialer.Action) {
 		}
 		log.Log(context.Background(), level, "dial state", "router_id", string(a.Key), "from", ev.From, "to", ev.To,
 			"why", a.Why, "address", ev.Address, "delay", a.RetryDelay, "err", ev.Error)
-		d.watchers.publish(ev)
+		d.watchers.publish(func() api.DialEvent { return ev })
 		if a.To == dialer.None {
 			delete(d.failures, a.Key)
 		}

@@ -315,7 +315,7 @@ func TestSlowWatcher(t *testing.T) {
 		}()
 		synctest.Wait()
 		for range watcherQueue + 10 {
-			w.publish(api.DialEvent{Router: "r"})
+			w.publish(func() api.DialEvent { return api.DialEvent{Router: "r"} })
 			if events.Load() == 0 {
 				synctest.Wait() // the first one is being read
 			}

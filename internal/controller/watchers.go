@@ -20,9 +20,14 @@ type watchers[E any] struct {
 	ended bool
 }
 
-func (w *watchers[E]) publish(ev E) {
+// publish passes on what say gives, which is not asked while nobody watches.
+func (w *watchers[E]) publish(say func() E) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.chans) == 0 {
+		return
+	}
+	ev := say()
 	for ch := range w.chans {
 		select {
 		case ch <- ev:
