@@ -236,6 +236,10 @@ func tcpListeners(t *testing.T, pid int) int {
 
 // dials: input to the service, its answer to output, each direction to its end.
 func (n *network) dials(alice, bob string) {
+	watch := n.start("circuit", "watch")
+	records := n.start("circuit", "watch", "--json")
+	defer watch.stop()
+	defer records.stop()
 	if got := n.feed("GET / HTTP/1.0\r\n\r\n", "dial", "web", "--identity", alice); !strings.HasSuffix(got, "\r\n\r\nhello\n") {
 		n.Errorf("web: %q", got)
 	}
@@ -274,6 +278,11 @@ func (n *network) dials(alice, bob string) {
 		n.Errorf("its attempt: %v", a)
 	} else if x := n.objects("circuit", "explain", circuit)[0]; x["code"] != o["code"] || x["cause"] != o["message"] {
 		n.Errorf("its explanation: %v", x)
+	} else {
+		watch.out.has(" dial   " + circuit + " closed for alice: ROUTER_ERR_CONN_REFUSED after ")
+		records.out.has(`"event":"dial","circuit":"` + circuit + `","service":"closed","client":"alice"`)
+		records.out.has(`"attempts":[{"terminator":"closed@r2"`)
+		watch.out.has(" ended  ") // those before, once they are over
 	}
 }
 

@@ -6,6 +6,7 @@ package api
 import (
 	"context"
 	"iter"
+	"net/http"
 
 	"github.com/ginnel/ginnel"
 )
@@ -61,6 +62,7 @@ type Backend struct {
 	Links       Collection[ginnel.LinkSpec, Link]
 	Circuits    Circuits
 	Dialer      Dialer
+	Metrics     http.Handler // answers GET /metrics
 	// Wrote hears of every write once it is done or has failed; nil: nobody does.
 	Wrote func(w Write)
 	// Why says what policies let an identity do with a service.

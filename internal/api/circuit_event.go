@@ -45,7 +45,7 @@ type CircuitEvent struct {
 }
 
 func registerCircuitEvents(a huma.API, c Circuits) {
-	huma.Register(a, huma.Operation{OperationID: "watch-circuit", Method: http.MethodGet, Path: pathCircuits + "/watch"},
+	huma.Register(a, huma.Operation{OperationID: "watch-circuit", Method: http.MethodGet, Path: pathCircuits + "/watch", Responses: lines[CircuitEvent](a)},
 		func(context.Context, *struct{}) (*huma.StreamResponse, error) {
 			return &huma.StreamResponse{Body: func(hc huma.Context) { stream(hc, c.WatchCircuits(hc.Context())) }}, nil
 		})

@@ -27,6 +27,7 @@ const (
 	pathLinks       = "/v1/links"
 	pathCircuits    = "/v1/circuits"
 	pathDialer      = "/v1/dialer"
+	pathMetrics     = "/metrics"
 )
 
 // HeaderTimeout is how long whoever serves the handler should wait for a request.
@@ -38,6 +39,12 @@ const maxBody = 1 << 20
 // New gives the handler that serves b.
 func New(b Backend, software string) http.Handler {
 	mux := http.NewServeMux()
+	route(mux, b, software)
+	return http.MaxBytesHandler(mux, maxBody)
+}
+
+// route registers all routes of the API with mux.
+func route(mux humago.Mux, b Backend, software string) {
 	config := huma.DefaultConfig("Ginnel", software)
 	config.DocsPath = "" // its page would load scripts from elsewhere
 	config.CreateHooks = nil
@@ -58,8 +65,41 @@ func New(b Backend, software string) http.Handler {
 	registerWhy(a, b)
 	registerCircuits(a, b)
 	registerDialer(a, b)
+	describeProblems(a)
+	if b.Metrics != nil {
+		mux.HandleFunc("GET "+pathMetrics, b.Metrics.ServeHTTP)
+		a.OpenAPI().AddOperation(&huma.Operation{
+			OperationID: "metrics", Method: http.MethodGet, Path: pathMetrics,
+			Responses: map[string]*huma.Response{"200": {
+				Description: "In the text format of Prometheus.", Content: map[string]*huma.MediaType{"text/plain": {}},
+			}},
+		})
+	}
 	mux.HandleFunc("/", unknown)
-	return http.MaxBytesHandler(mux, maxBody)
+}
+
+// describeProblems says in the document how its operations fail.
+func describeProblems(a huma.API) {
+	schema := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[document](), true, "")
+	failed := &huma.Response{
+		Description: "A problem document of RFC 9457.", Content: map[string]*huma.MediaType{new(document).ContentType(""): {Schema: schema}},
+	}
+	for _, at := range a.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{at.Get, at.Post, at.Put, at.Delete} {
+			if op != nil {
+				op.Responses["default"] = failed
+			}
+		}
+	}
+}
+
+// lines describes a response of one JSON object a line, each an event E, without end.
+func lines[E any](a huma.API) map[string]*huma.Response {
+	schema := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[E](), true, "")
+	return map[string]*huma.Response{"200": {
+		Description: "One object a line, until the client leaves.",
+		Content:     map[string]*huma.MediaType{"application/jsonl": {Schema: schema}},
+	}}
 }
 
 // schemaName names a type in the document. The nouns of the module root are
@@ -68,6 +108,9 @@ func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
+	}
+	if t == reflect.TypeFor[document]() {
+		return "Problem"
 	}
 	if t.PkgPath() == reflect.TypeFor[ginnel.Service]().PkgPath() {
 		return "Noun" + name
@@ -197,7 +240,7 @@ func registerDialer(a huma.API, b Backend) {
 		func(ctx context.Context, _ *struct{}) (*reply[[]Dial], error) {
 			return answer(d.ValidateDials(ctx))
 		})
-	huma.Register(a, huma.Operation{OperationID: "dialer-watch", Method: http.MethodGet, Path: pathDialer + "/watch"},
+	huma.Register(a, huma.Operation{OperationID: "dialer-watch", Method: http.MethodGet, Path: pathDialer + "/watch", Responses: lines[DialEvent](a)},
 		func(context.Context, *struct{}) (*huma.StreamResponse, error) {
 			return &huma.StreamResponse{Body: func(hc huma.Context) { stream(hc, d.WatchDials(hc.Context())) }}, nil
 		})

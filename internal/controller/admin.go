@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
@@ -35,9 +38,12 @@ func (c *Controller) Backend() api.Backend {
 		Links:       linksAdmin{c},
 		Circuits:    circuitsAdmin{c},
 		Dialer:      dialerAdmin{c},
-		Wrote:       c.wrote,
-		Why:         c.why,
-		Token:       c.newToken,
+		Metrics: promhttp.HandlerFor(c.metrics.registry, promhttp.HandlerOpts{
+			ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelWarn),
+		}),
+		Wrote: c.wrote,
+		Why:   c.why,
+		Token: c.newToken,
 	}
 }
 

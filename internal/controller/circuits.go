@@ -77,6 +77,7 @@ type circuits struct {
 	inbox    inbox
 	meter    circuitMeter
 	recent   recent
+	overs    overs
 	inFlight flights
 	ids      io.Reader // of circuits; read on any goroutine
 	watchers watchers[api.CircuitEvent]

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -114,8 +115,12 @@ func (cs *circuits) record(s *setup, o outcome) {
 	cs.c.log.LogAttrs(context.Background(), level, "circuit set-up ended", attrs...)
 }
 
-// over logs a circuit that has ended: its last known end was taken away.
+// over logs a circuit that has ended, once: its last known end was taken away. An
+// end that nobody knew of because it was over so soon may be told of after that.
 func (cs *circuits) over(end *endpointRow) {
+	if !cs.overs.first(end.circuit) {
+		return
+	}
 	c := showCircuit([]*endpointRow{end})
 	f := finished{
 		kind: api.EventEnded, circuit: c.ID, service: c.Service, client: c.Client, path: c.Path,
@@ -130,4 +135,27 @@ func (cs *circuits) over(end *endpointRow) {
 	cs.watchers.publish(f.event)
 	cs.c.log.Info("circuit ended", "circuit_id", string(c.ID), "service", string(c.Service), "identity", string(c.Client),
 		"peer", c.Peer.String(), "code", end.code.String(), "took", f.took, "sent", f.sent, "received", f.received)
+}
+
+// maxOvers is how many circuits are remembered to have ended, at least.
+const maxOvers = 4096
+
+// overs remembers the circuits that have ended lately. Its method may be called
+// from any goroutine.
+type overs struct {
+	mu         sync.Mutex
+	young, old map[ginnel.CircuitID]struct{}
+}
+
+// first reports whether a circuit ends for the first time.
+func (o *overs) first(id ginnel.CircuitID) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.young == nil || len(o.young) >= maxOvers {
+		o.old, o.young = o.young, make(map[ginnel.CircuitID]struct{})
+	}
+	_, inYoung := o.young[id]
+	_, inOld := o.old[id]
+	o.young[id] = struct{}{}
+	return !inYoung && !inOld
 }

@@ -299,22 +299,8 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, ende
 		}
 	}
 	for _, row := range page.endpoints {
-		old := s.endpoints[row.endpointKey]
-		if old != nil {
-			f.unlistLocked(old)
-			delete(s.endpoints, row.endpointKey)
-		}
-		if !row.removed {
-			row.judgement = new(judgement)
-			if old != nil && old.ticket == row.ticket {
-				row.judgement = old.judgement
-			}
-			s.endpoints[row.endpointKey] = row
-			f.listLocked(row)
-		} else if old != nil && len(f.circuits[row.circuit]) == 0 {
-			last := *old // what it was, with what the router says at the end
-			last.sent, last.received, last.code = row.sent, row.received, row.code
-			ended = append(ended, &last)
+		if last := f.putEndpointLocked(s, row); last != nil {
+			ended = append(ended, last)
 		}
 	}
 	if page.end && !s.complete {
@@ -322,6 +308,32 @@ func (f *fabric) applied(ch *channel, page softPage) (gone []ginnel.LinkID, ende
 		f.urgent.fire()
 	}
 	return gone, ended, linked
+}
+
+// putEndpointLocked puts an end of a circuit in or takes it away, and gives it if
+// that was the last of a circuit: as it was, with what the router says at the end.
+func (f *fabric) putEndpointLocked(s *softState, row *endpointRow) (last *endpointRow) {
+	old := s.endpoints[row.endpointKey]
+	if old != nil {
+		f.unlistLocked(old)
+		delete(s.endpoints, row.endpointKey)
+	}
+	if !row.removed {
+		row.judgement = new(judgement)
+		if old != nil && old.ticket == row.ticket {
+			row.judgement = old.judgement
+		}
+		s.endpoints[row.endpointKey] = row
+		f.listLocked(row)
+		return nil
+	}
+	was := cmp.Or(old, row)
+	if was.ticket == nil || len(f.circuits[row.circuit]) > 0 {
+		return nil
+	}
+	end := *was
+	end.sent, end.received, end.code = row.sent, row.received, row.code
+	return &end
 }
 
 func (f *fabric) putTerminatorLocked(s *softState, row *terminatorRow) {

@@ -12,8 +12,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
 	"github.com/ginnel/ginnel/internal/pki"
@@ -93,14 +91,7 @@ func (l *listener) serve(ctx context.Context) error {
 
 // API gives the handler of the controller's API, and of its metrics at
 // GET /metrics. Who may use it is decided by whoever serves it.
-func (c *Controller) API() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", api.New(c.Backend(), c.software))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics.registry, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelWarn),
-	}))
-	return mux
-}
+func (c *Controller) API() http.Handler { return api.New(c.Backend(), c.software) }
 
 // admins lets only enabled administrators in, by the key that they show now, and
 // those who may only read to what changes nothing.

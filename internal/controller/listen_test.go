@@ -19,12 +19,17 @@ import (
 
 // client gives a client of the API over the controller's port.
 func (b *testbed) client(c *pki.Credential) *api.Client {
-	return api.NewClient(&http.Client{Transport: &http.Transport{
+	return api.NewClient(b.web(c), "https://c1:1")
+}
+
+// web is client, for who speaks HTTP.
+func (b *testbed) web(c *pki.Credential) *http.Client {
+	return &http.Client{Transport: &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			cfg := pki.ClientConfig(pki.NewHolder(c), time.Now, ginnel.Peer{Role: ginnel.RoleController}, alpnHTTP1)
 			return transport.Dial(ctx, b.net.Host("admin"), "c1:1", cfg)
 		},
-	}}, "https://c1:1")
+	}}
 }
 
 // The API is served on the port to administrators only.

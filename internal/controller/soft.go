@@ -213,14 +213,16 @@ func (c *Controller) readEndpoint(from ginnel.RouterID, e *wire.EndpointState) (
 		path: wire.IDs[ginnel.RouterID](e.GetPath()), links: wire.IDs[ginnel.LinkID](e.GetLinks()),
 		sent: e.GetBytesSent(), received: e.GetBytesReceived(), removed: e.GetRemoved(), code: ginnel.Code(e.GetCode()), at: time.Now(),
 	}
-	if row.removed {
+	known := c.fabric.endpoint(from, row.endpointKey)
+	if row.removed && (known != nil || row.host || row.signed == nil) {
 		return row, nil
 	}
+	// What is left of a client's end that was over before it was told is for the
+	// log, as good as any.
 	if len(row.path) > maxHops || len(row.links) > maxHops {
 		return nil, fmt.Errorf("circuit %.64q: path of %d routers, %d links", row.circuit, len(row.path), len(row.links))
 	}
 	ca := c.holder.Load().CA
-	known := c.fabric.endpoint(from, row.endpointKey)
 	if known != nil && (row.signed == nil || bytes.Equal(known.signed.GetPayload(), row.signed.GetPayload())) {
 		row.signed, row.ticket, row.at = known.signed, known.ticket, known.at
 	} else {
@@ -233,8 +235,10 @@ func (c *Controller) readEndpoint(from ginnel.RouterID, e *wire.EndpointState) (
 	if row.ticket.GetCircuit() != string(row.circuit) || row.ticket.GetNetwork() != string(c.network) {
 		return nil, fmt.Errorf("circuit %s: ticket is of circuit %q in network %q", row.circuit, row.ticket.GetCircuit(), row.ticket.GetNetwork())
 	}
-	if known != nil && (e.GetAttach() == nil || bytes.Equal(known.attach.GetPayload(), e.GetAttach().GetPayload())) {
-		row.attach, row.sequence = known.attach, known.sequence
+	if row.removed || known != nil && (e.GetAttach() == nil || bytes.Equal(known.attach.GetPayload(), e.GetAttach().GetPayload())) {
+		if known != nil {
+			row.attach, row.sequence = known.attach, known.sequence
+		}
 		return row, nil
 	}
 	return row, c.readAttach(row, e.GetAttach())
