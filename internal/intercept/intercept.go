@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 )
 
@@ -48,6 +49,7 @@ type Interceptor struct {
 	undo    func() error // gives the range back; safe to call twice
 
 	mu          sync.Mutex
+	wide        []Target        // what they take; guarded by mu
 	transparent [2]*transparent // of IPv4 and of IPv6; nil: not needed yet; guarded by mu
 	closed      bool            // guarded by mu
 }
@@ -81,25 +83,48 @@ func (i *Interceptor) Set(targets []Target) error {
 		return net.ErrClosed
 	}
 	plan, problem := makePlan(i.cfg.Range, targets)
-	problems := []error{problem}
-	if over := len(plan.transparent) - maxTargets; over > 0 {
-		problems = append(problems, fmt.Errorf("%d wide ranges and real addresses are more than the %d that are intercepted: %s and what follows are not",
-			len(plan.transparent), maxTargets, plan.transparent[maxTargets]))
-		plan.transparent = plan.transparent[:maxTargets]
-	}
-	problems = append(problems, i.sockets.set(plan.listeners), i.packets.set(plan.packets), i.setTransparentLocked(plan.transparent))
+	err := errors.Join(problem,
+		i.sockets.own.arrange(plan.listeners), i.packets.own.arrange(plan.packets), i.setTransparentLocked(plan.transparent))
 	i.sockets.keep(func(at netip.AddrPort) bool { return plan.takes(at) })
-	return errors.Join(problems...)
+	return err
 }
 
-// setTransparentLocked divides targets, which are sorted, by family.
+// Change takes out and adds targets of single addresses of the range, which must
+// have nothing in common with others: much faster than Set where those are many.
+// Targets to take out must be as they came in. The error is as that of Set.
+func (i *Interceptor) Change(remove, add []Target) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return net.ErrClosed
+	}
+	gone, err := makePlan(i.cfg.Range, remove)
+	plan, problem := makePlan(i.cfg.Range, add)
+	err = errors.Join(err, problem,
+		i.sockets.own.change(gone.listeners, plan.listeners), i.packets.own.change(gone.packets, plan.packets))
+	if len(gone.transparent)+len(plan.transparent) == 0 {
+		return err
+	}
+	wide := slices.DeleteFunc(slices.Clone(i.wide), func(t Target) bool {
+		return slices.Contains(gone.transparent, t) || slices.Contains(plan.transparent, t)
+	})
+	return errors.Join(err, i.setTransparentLocked(append(wide, plan.transparent...)))
+}
+
+// setTransparentLocked divides targets, as many as are allowed, by family.
 func (i *Interceptor) setTransparentLocked(targets []Target) error {
+	var problems []error
+	if over := len(targets) - maxTargets; over > 0 {
+		problems = append(problems, fmt.Errorf("%d wide ranges and real addresses are more than the %d that are intercepted: %s and what follows are not",
+			len(targets), maxTargets, targets[maxTargets]))
+		targets = targets[:maxTargets]
+	}
+	i.wide = targets
 	var of [2][]Target
 	for _, t := range targets {
 		n := familyNumber(t.Prefix.Addr())
 		of[n] = append(of[n], t)
 	}
-	var problems []error
 	for n, targets := range of {
 		if i.transparent[n] == nil && len(targets) > 0 {
 			t, err := openTransparent(targets[0].Prefix.Addr(), i.cfg.Range, i.cfg.Gateway)

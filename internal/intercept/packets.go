@@ -47,49 +47,38 @@ type packet struct {
 // packetSockets is a set of UDP sockets, one for each address and port, that
 // looks like one.
 type packetSockets struct {
-	pool  netip.Prefix
-	limit int
-	from  sources
-	bind  control // prepares a socket; may be nil
-	log   *slog.Logger
+	from sources
+	bind control // prepares a socket; may be nil
+	log  *slog.Logger
 
+	own     socketSet[*net.UDPConn]
 	arrived chan packet
-	done    chan struct{} // closed by Close
+	done    chan struct{} // closed by end
+	end     func()
 	loops   sync.WaitGroup
 
-	mu     sync.RWMutex
-	open   map[netip.AddrPort]*net.UDPConn // guarded by mu
-	far    [2]PacketSocket                 // of all other addresses of IPv4 and IPv6; nil: none; guarded by mu
-	closed bool                            // guarded by mu
+	mu  sync.RWMutex
+	far [2]PacketSocket // of all other addresses of IPv4 and IPv6; nil: none; guarded by mu
 }
 
 func newPacketSockets(pool netip.Prefix, limit int, from sources, log *slog.Logger) *packetSockets {
-	return &packetSockets{
-		pool: pool, limit: limit, from: from, log: log,
-		arrived: make(chan packet, waiting), done: make(chan struct{}),
-		open: make(map[netip.AddrPort]*net.UDPConn),
-	}
+	s := &packetSockets{from: from, log: log, arrived: make(chan packet, waiting), done: make(chan struct{})}
+	s.end = sync.OnceFunc(func() { close(s.done) })
+	s.own.pool, s.own.limit, s.own.kind, s.own.listen = pool, limit, " for datagrams", s.listen
+	return s
 }
 
-// set closes the sockets that are not wanted and opens those that are missing.
-// Each is bound to one address: a service's port takes the datagrams of programs
-// that ask for the service, and no others.
-func (s *packetSockets) set(wanted []netip.AddrPort) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return net.ErrClosed
+// listen opens a socket that is bound to one address: a service's port takes the
+// datagrams of programs that ask for the service, and no others.
+func (s *packetSockets) listen(at netip.AddrPort) (*net.UDPConn, error) {
+	config := net.ListenConfig{Control: s.bind}
+	conn, err := config.ListenPacket(context.Background(), "udp4", at.String())
+	if err != nil {
+		return nil, err
 	}
-	return arrange(s.open, wanted, s.pool, s.limit, " for datagrams", func(at netip.AddrPort) (*net.UDPConn, error) {
-		config := net.ListenConfig{Control: s.bind}
-		conn, err := config.ListenPacket(context.Background(), "udp4", at.String())
-		if err != nil {
-			return nil, err
-		}
-		socket := conn.(*net.UDPConn)
-		s.loops.Go(func() { s.receiveLoop(socket, at) })
-		return socket, nil
-	})
+	socket := conn.(*net.UDPConn)
+	s.loops.Go(func() { s.receiveLoop(socket, at) })
+	return socket, nil
 }
 
 // receiveLoop hands on the datagrams of one socket until that is closed. It
@@ -168,13 +157,14 @@ func (s *packetSockets) ReadFrom(buf []byte) (n int, from, to netip.AddrPort, er
 
 // WriteTo answers a program from the address that it sent to.
 func (s *packetSockets) WriteTo(buf []byte, from, to netip.AddrPort) error {
+	socket, own := s.own.at(from)
 	s.mu.RLock()
-	socket, far := s.open[from], s.far[familyNumber(from.Addr())]
+	far := s.far[familyNumber(from.Addr())]
 	s.mu.RUnlock()
-	if socket == nil && far != nil {
+	if !own && far != nil {
 		return far.WriteTo(buf, from, to)
 	}
-	if socket == nil {
+	if !own {
 		return fmt.Errorf("answer from %s: %w", from, net.ErrClosed)
 	}
 	_, err := socket.WriteToUDPAddrPort(buf, to)
@@ -183,16 +173,8 @@ func (s *packetSockets) WriteTo(buf []byte, from, to netip.AddrPort) error {
 
 // Close closes all sockets and waits for their loops.
 func (s *packetSockets) Close() error {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.done)
-		for at, socket := range s.open {
-			_ = socket.Close()
-			delete(s.open, at)
-		}
-	}
-	s.mu.Unlock()
+	s.end()
+	s.own.close()
 	s.loops.Wait()
 	return nil
 }

@@ -22,16 +22,16 @@ func TestPacketSockets(t *testing.T) {
 	a := netip.AddrPortFrom(netip.MustParseAddr("127.9.8.1"), port)
 	b := netip.AddrPortFrom(netip.MustParseAddr("127.9.8.2"), port)
 	c := netip.AddrPortFrom(netip.MustParseAddr("127.9.8.3"), port)
-	if err := s.set([]netip.AddrPort{a, b}); err != nil {
+	if err := s.own.arrange([]netip.AddrPort{a, b}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.set([]netip.AddrPort{a, b, c}); err == nil {
+	if err := s.own.arrange([]netip.AddrPort{a, b, c}); err == nil {
 		t.Error("a third socket, of 2")
 	}
-	if err := s.set([]netip.AddrPort{a, netip.MustParseAddrPort("192.0.2.1:9")}); err == nil {
+	if err := s.own.arrange([]netip.AddrPort{a, netip.MustParseAddrPort("192.0.2.1:9")}); err == nil {
 		t.Error("an address that is not in the range")
 	}
-	if err := s.set([]netip.AddrPort{a, b}); err != nil {
+	if err := s.own.arrange([]netip.AddrPort{a, b}); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 1<<16)
@@ -59,7 +59,7 @@ func TestPacketSockets(t *testing.T) {
 			}
 		}
 	}
-	if err := s.set([]netip.AddrPort{b}); err != nil {
+	if err := s.own.arrange([]netip.AddrPort{b}); err != nil {
 		t.Fatal(err)
 	}
 	if err := socket.WriteTo(nil, a, b); !errors.Is(err, net.ErrClosed) {

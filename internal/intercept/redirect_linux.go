@@ -80,9 +80,8 @@ func (r *redirect) setFallbacks(targets []Target) error {
 	var problems []error
 	wanted := make(map[netip.Prefix]bool)
 	for _, t := range targets {
-		wanted[t.Prefix] = true
-		if r.covered[t.Prefix] {
-			continue
+		if wanted[t.Prefix] = true; r.covered[t.Prefix] || r.rules.pool.Contains(t.Prefix.Addr()) {
+			continue // a synthetic address has our local route
 		}
 		if err := netlink.RuleAdd(fallbackRule(t.Prefix)); err != nil && !errors.Is(err, unix.EEXIST) {
 			problems = append(problems, fmt.Errorf("add routing rule for %s: %w", t.Prefix, privileges(err)))

@@ -19,38 +19,29 @@ const acceptPause = 100 * time.Millisecond
 
 // sockets is a set of TCP listeners that looks like one.
 type sockets struct {
-	pool  netip.Prefix
-	limit int
-	from  sources
-	bind  control // prepares a listener's socket; may be nil
-	log   *slog.Logger
+	pool netip.Prefix
+	from sources
+	bind control // prepares a listener's socket; may be nil
+	log  *slog.Logger
 
+	own      socketSet[net.Listener]
 	accepted chan net.Conn // from the accept loops
-	done     chan struct{} // closed by Close
+	done     chan struct{} // closed by end
+	end      func()
 	loops    sync.WaitGroup
 
-	mu     sync.Mutex
-	open   map[netip.AddrPort]net.Listener // guarded by mu
-	far    map[*farConn]struct{}           // to addresses outside of pool; guarded by mu
-	closed bool                            // guarded by mu
+	mu  sync.Mutex
+	far map[*farConn]struct{} // to addresses outside of pool; guarded by mu
 }
 
 func newSockets(pool netip.Prefix, limit int, from sources, log *slog.Logger) *sockets {
-	return &sockets{
-		pool: pool, limit: limit, from: from, log: log,
-		accepted: make(chan net.Conn), done: make(chan struct{}),
-		open: make(map[netip.AddrPort]net.Listener), far: make(map[*farConn]struct{}),
+	s := &sockets{
+		pool: pool, from: from, log: log,
+		accepted: make(chan net.Conn), done: make(chan struct{}), far: make(map[*farConn]struct{}),
 	}
-}
-
-// set closes the listeners that are not wanted and opens those that are missing.
-func (s *sockets) set(wanted []netip.AddrPort) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return net.ErrClosed
-	}
-	return arrange(s.open, wanted, s.pool, s.limit, "", s.listen)
+	s.end = sync.OnceFunc(func() { close(s.done) })
+	s.own.pool, s.own.limit, s.own.listen = pool, limit, s.listen
+	return s
 }
 
 // listen listens on one address, not on all: a service's port is open to
@@ -168,16 +159,8 @@ func (s *sockets) Accept() (net.Conn, error) {
 
 // Close closes all listeners and waits for their loops.
 func (s *sockets) Close() error {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.done)
-		for at, listener := range s.open {
-			_ = listener.Close()
-			delete(s.open, at)
-		}
-	}
-	s.mu.Unlock()
+	s.end()
+	s.own.close()
 	s.loops.Wait()
 	return nil
 }

@@ -32,7 +32,7 @@ func TestSockets_ListenExactlyWhereWanted(t *testing.T) {
 	a := netip.AddrPortFrom(netip.MustParseAddr("127.9.9.1"), port)
 	b := netip.AddrPortFrom(netip.MustParseAddr("127.9.9.2"), port)
 	c := netip.AddrPortFrom(netip.MustParseAddr("127.9.9.3"), port)
-	if err := s.set([]netip.AddrPort{a, b}); err != nil {
+	if err := s.own.arrange([]netip.AddrPort{a, b}); err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range []netip.AddrPort{a, b} {
@@ -46,14 +46,14 @@ func TestSockets_ListenExactlyWhereWanted(t *testing.T) {
 		}
 		_, _ = dialed.Close(), conn.Close()
 	}
-	if err := s.set([]netip.AddrPort{b, c}); err != nil {
+	if err := s.own.arrange([]netip.AddrPort{b, c}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := net.Dial("tcp", a.String()); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("unwanted address: got %v, want refused", err)
 	}
 	outside := netip.MustParseAddrPort("192.0.2.1:80")
-	err := s.set([]netip.AddrPort{b, c, a, outside})
+	err := s.own.arrange([]netip.AddrPort{b, c, a, outside})
 	if err == nil || !strings.Contains(err.Error(), "192.0.2.1:80 is not in") || !strings.Contains(err.Error(), "more than the 2") {
 		t.Errorf("got %v, want errors about the bound and the range", err)
 	}
@@ -69,7 +69,7 @@ func TestSockets_ListenExactlyWhereWanted(t *testing.T) {
 	if _, err := s.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("accept after close: got %v", err)
 	}
-	if err := s.set(nil); !errors.Is(err, net.ErrClosed) {
+	if err := s.own.arrange(nil); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("set after close: got %v", err)
 	}
 }
@@ -84,7 +84,7 @@ func TestSockets_TakenPortIsNamedAndTheOthersWork(t *testing.T) {
 	s := newSockets(netip.MustParsePrefix("127.0.0.0/8"), 9, nil, slog.New(slog.DiscardHandler))
 	defer func() { _ = s.Close() }()
 	other := netip.AddrPortFrom(netip.MustParseAddr("127.9.9.4"), at.Port())
-	if err := s.set([]netip.AddrPort{at, other}); err == nil || !strings.Contains(err.Error(), at.String()) {
+	if err := s.own.arrange([]netip.AddrPort{at, other}); err == nil || !strings.Contains(err.Error(), at.String()) {
 		t.Errorf("got %v, want an error that names %s", err, at)
 	}
 	conn, err := net.Dial("tcp", other.String())
