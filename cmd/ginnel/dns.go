@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -23,7 +25,8 @@ const dnsBenchHelp = `Measures the tunneler's resolver on this machine, over loo
 bare server that sends every packet back as it is, in turns:
 
   names      questions for the addresses of services
-  wildcard   for names below a wildcard that were not asked for before
+  wildcard   for names below a wildcard that were not asked for before, each of
+             which is on disk when it is answered
   nothing    for names in our zone that do not exist`
 
 // dnsBench is what ginnel dns bench prints.
@@ -86,8 +89,19 @@ func (b dnsBench) text() string {
 	return text.String()
 }
 
-func benchDNS(ctx context.Context, services, inFlight int, duration time.Duration) (dnsBench, error) {
-	resolver, err := dns.Open(dns.Config{Zones: []string{"internal"}})
+// wildNames is how many names below the wildcard are asked for: more than are
+// answered while a measurement takes, so that each is new.
+const wildNames = 250_000
+
+func benchDNS(ctx context.Context, services, inFlight int, duration time.Duration) (found dnsBench, err error) {
+	dir, err := os.MkdirTemp("", "ginnel-dns-bench-")
+	if err != nil {
+		return dnsBench{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	resolver, err := dns.Open(dns.Config{
+		Zones: []string{"internal"}, StateFile: filepath.Join(dir, "names.json"), Limits: dns.Limits{MaxAsked: wildNames},
+	})
 	if err != nil {
 		return dnsBench{}, err
 	}
@@ -109,7 +123,7 @@ func benchDNS(ctx context.Context, services, inFlight int, duration time.Duratio
 	if err != nil {
 		return dnsBench{}, errors.Join(err, resolver.Close())
 	}
-	found, err := askBoth(ctx, address, names, inFlight, duration)
+	found, err = askBoth(ctx, address, names, inFlight, duration)
 	found.Services, found.InFlight = services, inFlight
 	return found, errors.Join(err, stop(), resolver.Close())
 }
@@ -122,9 +136,12 @@ func askBoth(ctx context.Context, address string, names []string, inFlight int, 
 	}
 	defer func() { _ = bare.Close() }()
 	go sendBack(bare)
-	wild, nothing := make([]string, len(names)), make([]string, len(names))
-	for i := range names {
-		wild[i], nothing[i] = fmt.Sprintf("w%d.wild.internal.", i), fmt.Sprintf("n%d.internal.", i)
+	wild, nothing := make([]string, wildNames), make([]string, len(names))
+	for i := range wild {
+		wild[i] = fmt.Sprintf("w%d.wild.internal.", i)
+	}
+	for i := range nothing {
+		nothing[i] = fmt.Sprintf("n%d.internal.", i)
 	}
 	bound := perf.Bound{Duration: duration}
 	var yardstick float64

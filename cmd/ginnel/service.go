@@ -55,7 +55,7 @@ func newServiceCreateCmd() *cobra.Command {
 	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
 	strategy := cmd.Flags().String("strategy", string(ginnel.Smartrouting), "smartrouting, weighted, random or sticky")
 	attempts := attemptsFlag(cmd)
-	intercepts := cmd.Flags().StringArray("intercept", nil, "[tcp:|udp:]NAME:PORT or NAME:FIRST-LAST that programs connect to; *.NAME for all below it")
+	intercepts := cmd.Flags().StringArray("intercept", nil, "[tcp:|udp:]NAME:PORT or NAME:FIRST-LAST that programs connect to; NAME may be *.NAME for all below it, an IP address or a prefix, of IPv6 in brackets")
 	idle := idleFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		i, err := parseIntercepts(*intercepts)
@@ -143,8 +143,11 @@ func parseIntercepts(texts []string) (*ginnel.Intercept, error) {
 			}
 		}
 		name, port, ok := strings.Cut(rest, ":")
-		if !ok || name == "" || port == "" {
-			return nil, usagef("--intercept %q: want NAME:PORT", text)
+		if inner, bracketed := strings.CutPrefix(rest, "["); bracketed { // IPv6
+			name, port, ok = strings.Cut(inner, "]:")
+		}
+		if !ok || name == "" || port == "" || strings.Contains(port, ":") {
+			return nil, usagef("--intercept %q: want NAME:PORT, an IPv6 address or prefix in brackets", text)
 		}
 		i.Protocols = union(i.Protocols, protocol)
 		i.Addresses = union(i.Addresses, name)

@@ -45,6 +45,18 @@ type Binding struct {
 	Used time.Time `json:"used"`
 }
 
+// Change is what changed of which live name has which address.
+type Change struct {
+	// Whole: the services are others, or very much has changed, and Live is all there
+	// is. Else the rest is as it was but for Removed and, after those, Added.
+	Whole          bool
+	Live           []Binding // sorted by name
+	Removed, Added []Binding
+}
+
+// maxChange is how many bindings a Change tells one by one.
+const maxChange = 4096
+
 // Names gives each host name one address of the range and remembers it.
 //
 //	state    | holds           | leaves by
@@ -67,7 +79,10 @@ type Names struct {
 	byAddr  map[netip.Addr]*binding
 	asked   int       // bindings that the table does not name exactly
 	version uint64    // counts changes of which name has which address
+	change  Change    // what Change has not told yet, without Live
+	told    uint64    // version that it has told
 	sweep   time.Time // no sooner are the idle looked for again
+	rests   time.Time // no sooner does a name that could be forgotten end its rest
 }
 
 type binding struct {
@@ -110,7 +125,8 @@ func (n *Names) SetTable(now time.Time, table *Table) error {
 	old := n.table
 	n.table = table
 	n.version++
-	n.asked = 0
+	n.change = Change{Whole: true}
+	n.asked, n.rests = 0, time.Time{}
 	for name, b := range n.byName {
 		if !table.Exact(name) {
 			n.asked++
@@ -161,6 +177,28 @@ func (n *Names) Name(now time.Time, addr netip.Addr) (string, bool) {
 
 // Contains reports whether addr lies in the synthetic range.
 func (n *Names) Contains(addr netip.Addr) bool { return n.pool.Contains(addr.Unmap()) }
+
+// Change gives what changed since it was last called.
+func (n *Names) Change() Change {
+	c := n.change
+	if c.Whole {
+		c.Live = n.Live()
+	}
+	n.change, n.told = Change{}, n.version
+	return c
+}
+
+// note keeps a change for Change.
+func (n *Names) note(list *[]Binding, b *binding) {
+	if n.change.Whole {
+		return
+	}
+	if len(n.change.Removed)+len(n.change.Added) >= maxChange {
+		n.change = Change{Whole: true}
+		return
+	}
+	*list = append(*list, Binding{b.name, b.addr, b.used})
+}
 
 // Live gives the live names and their addresses, sorted by name.
 func (n *Names) Live() []Binding {
@@ -277,9 +315,19 @@ func (n *Names) forgetIdle(now time.Time) {
 
 // forgetOldest forgets the name longest unused of those whose rest is over.
 func (n *Names) forgetOldest(now time.Time) bool {
+	if now.Before(n.rests) {
+		return false // a flood of new names is not worth a look at all of them
+	}
 	var oldest *binding
+	n.rests = now.Add(n.limits.TTL)
 	for name, b := range n.byName {
-		if n.table.Exact(name) || b.free.After(now) {
+		if n.table.Exact(name) {
+			continue
+		}
+		if b.free.After(now) {
+			if b.free.Before(n.rests) {
+				n.rests = b.free
+			}
 			continue
 		}
 		if oldest == nil || cmp.Or(b.used.Compare(oldest.used), cmp.Compare(b.name, oldest.name)) < 0 {
@@ -289,6 +337,7 @@ func (n *Names) forgetOldest(now time.Time) bool {
 	if oldest == nil {
 		return false
 	}
+	n.rests = time.Time{}
 	n.drop(oldest)
 	return true
 }
@@ -301,6 +350,7 @@ func (n *Names) put(b *binding) {
 	}
 	n.version++
 	b.since = n.version
+	n.note(&n.change.Added, b)
 }
 
 func (n *Names) drop(b *binding) {
@@ -310,6 +360,10 @@ func (n *Names) drop(b *binding) {
 		n.asked--
 	}
 	n.version++
+	if b.since > n.told { // nobody has heard of it yet, and its address may be another's by then
+		n.change = Change{Whole: true}
+	}
+	n.note(&n.change.Removed, b)
 }
 
 func later(a, b time.Time) time.Time {

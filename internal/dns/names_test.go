@@ -280,7 +280,8 @@ func TestNames_RefusesBadRange(t *testing.T) {
 }
 
 // TestNames_Invariants runs random changes and questions over a small range
-// and checks that no address changes its name too early.
+// and checks that no address changes its name too early, and that the changes
+// that are told add up to what is live.
 func TestNames_Invariants(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := mustNames(t, "100.64.0.0/28", Limits{MaxAsked: 6})
@@ -290,6 +291,7 @@ func TestNames_Invariants(t *testing.T) {
 			at   time.Time
 		}
 		answered := map[netip.Addr]use{}
+		told := map[string]netip.Addr{}
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 60).Draw(rt, "seconds")) * time.Second)
 			if rapid.IntRange(0, 3).Draw(rt, "kind") == 0 {
@@ -304,6 +306,17 @@ func TestNames_Invariants(t *testing.T) {
 			}
 			name := fmt.Sprintf("s%d.w.x", rapid.IntRange(0, 19).Draw(rt, "name"))
 			addr, ok, err := n.Address(now, name)
+			if rapid.Bool().Draw(rt, "told") {
+				follow(told, n.Change())
+				for _, b := range n.Live() {
+					if told[b.Name] != b.Address {
+						rt.Fatalf("told that %s is %s, it is %s", b.Name, told[b.Name], b.Address)
+					}
+				}
+				if len(told) != len(n.Live()) {
+					rt.Fatalf("told of %v, live are %v", told, n.Live())
+				}
+			}
 			if !ok || err != nil {
 				continue
 			}
@@ -323,4 +336,39 @@ func TestNames_Invariants(t *testing.T) {
 			seen[b.Address] = true
 		}
 	})
+}
+
+// follow does to all what a change says.
+func follow(all map[string]netip.Addr, c Change) {
+	if c.Whole {
+		clear(all)
+	}
+	for _, b := range c.Removed {
+		delete(all, b.Name)
+	}
+	for _, b := range append(c.Live, c.Added...) {
+		all[b.Name] = b.Address
+	}
+}
+
+// A flood of new names below a wildcard that has all it may costs no search each.
+func TestNames_FullIsCheap(t *testing.T) {
+	n := mustNames(t, "100.64.0.0/10", Limits{MaxAsked: 1000})
+	set(t, n, epoch, service("w", "80", "*.w.x"))
+	for i := range 1000 {
+		mustAddress(t, n, epoch.Add(time.Duration(i)*time.Millisecond), fmt.Sprintf("n%d.w.x", i))
+	}
+	now := epoch.Add(time.Second)
+	if _, _, err := n.Address(now, "more.w.x"); !errors.Is(err, ErrFull) {
+		t.Fatalf("got %v", err)
+	}
+	name := "n0.w.x"
+	n.byName[name].free = epoch // a search would find it
+	if _, _, err := n.Address(now.Add(9*time.Second), "more.w.x"); !errors.Is(err, ErrFull) {
+		t.Errorf("looked again too early: %v", err)
+	}
+	mustAddress(t, n, now.Add(10*time.Second), "more.w.x")
+	if n.byName[name] != nil {
+		t.Errorf("%s was not forgotten", name)
+	}
 }

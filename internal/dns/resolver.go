@@ -41,10 +41,10 @@ type Config struct {
 	// StateFile keeps the addresses over restarts; empty: they are not kept.
 	// One Resolver at a time may use it.
 	StateFile string
-	// Changed is told the live names after each change of them, before a new
-	// address is given to anyone; may be nil. Calls do not overlap. It may ask
-	// the Resolver, but must not call SetServices or Close.
-	Changed func(live []Binding)
+	// Changed is told what changed of the live names, before a new address is given
+	// to anyone; may be nil. Calls do not overlap. It may ask the Resolver, but must
+	// not call SetServices or Close.
+	Changed func(Change)
 
 	Log *slog.Logger // nil: nothing is logged
 }
@@ -72,6 +72,7 @@ type Resolver struct {
 	settled  uint64        // version that is on disk and that Changed knows; guarded by mu
 	progress chan struct{} // closed and replaced when settled moves; guarded by mu
 	wake     chan struct{} // has one slot: something is to be settled
+	state    *stateFile    // nil: addresses are not kept; of settleLoop, then of Close
 	stop     context.CancelFunc
 	stopped  chan struct{}
 }
@@ -108,6 +109,7 @@ func Open(cfg Config) (*Resolver, error) {
 		return nil, err
 	}
 	r.settled = r.names.Version() // what was loaded is on disk
+	r.names.Change()              // and nobody uses it yet
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	go r.settleLoop(ctx)
@@ -120,7 +122,9 @@ func (r *Resolver) load() ([]Binding, error) {
 	if r.cfg.StateFile == "" {
 		return nil, nil
 	}
-	kept, err := loadState(r.cfg.StateFile)
+	var kept []Binding
+	var err error
+	r.state, kept, err = openState(r.cfg.StateFile)
 	if !errors.Is(err, errBadState) {
 		return kept, err
 	}
@@ -132,13 +136,13 @@ func (r *Resolver) load() ([]Binding, error) {
 func (r *Resolver) Close() error {
 	r.stop()
 	<-r.stopped
-	if r.cfg.StateFile == "" {
+	if r.state == nil {
 		return nil
 	}
 	r.mu.Lock()
 	all := r.names.All()
 	r.mu.Unlock()
-	return saveState(r.cfg.StateFile, all) // for the times of last use
+	return r.state.replace(all) // for the times of last use
 }
 
 // SetUpstreams replaces the servers for the names that are not ours; none: those
@@ -224,16 +228,25 @@ func (r *Resolver) settleLoop(ctx context.Context) {
 		case <-r.wake:
 		}
 		r.mu.Lock()
-		version, all, live := r.names.Version(), r.names.All(), r.names.Live()
+		version, change := r.names.Version(), r.names.Change()
+		var all []Binding
+		anew := r.state != nil && (change.Whole || r.state.full())
+		if anew {
+			all = r.names.All()
+		}
 		r.mu.Unlock()
-		if r.cfg.StateFile != "" {
-			if err := saveState(r.cfg.StateFile, all); err != nil {
-				// Names without a memory are better than none.
-				r.log.Error("addresses of names are not saved", "path", r.cfg.StateFile, "err", err)
-			}
+		var err error
+		switch {
+		case anew:
+			err = r.state.replace(all)
+		case r.state != nil:
+			err = r.state.append(change)
+		}
+		if err != nil { // names without a memory are better than none
+			r.log.Error("addresses of names are not saved", "path", r.cfg.StateFile, "err", err)
 		}
 		if r.cfg.Changed != nil {
-			r.cfg.Changed(live)
+			r.cfg.Changed(change)
 		}
 		r.mu.Lock()
 		r.settled = version

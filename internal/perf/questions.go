@@ -15,8 +15,8 @@ import (
 // Questions sends packets, DNS queries of any kind, over UDP to server and waits
 // for an answer to each, inFlight at a time, each over a socket of its own and
 // with another of the packets each time. An answer counts when its id is the
-// question's. One that does not come within a second ends the measurement with
-// an error: on loopback none is lost.
+// question's. One that does not come within a second, or says that the server
+// failed, ends the measurement with an error: on loopback none is lost.
 //
 // It gives how long answers took and how many came in a second.
 func Questions(ctx context.Context, server string, packets [][]byte, inFlight int, bound Bound) (Distribution, float64, error) {
@@ -45,6 +45,9 @@ func Questions(ctx context.Context, server string, packets [][]byte, inFlight in
 	}
 	return distribution(all), float64(len(all)) / took.Seconds(), errors.Join(failures...)
 }
+
+// The code of an answer stands in the low bits of its fourth byte (RFC 1035 section 4.1.1).
+const rcode, serverFailure = 0x0F, 2
 
 // ask is one of those who ask at a time.
 func ask(ctx context.Context, server string, packets [][]byte, first, count int, end time.Time) ([]time.Duration, error) {
@@ -76,6 +79,9 @@ func ask(ctx context.Context, server string, packets [][]byte, first, count int,
 		}
 		if size < len(packet) || answer[0] != packet[0] || answer[1] != packet[1] {
 			return samples, fmt.Errorf("got %d bytes that answer another question", size)
+		}
+		if answer[3]&rcode == serverFailure {
+			return samples, errors.New("the server failed: SERVFAIL")
 		}
 		samples = append(samples, time.Since(began))
 	}

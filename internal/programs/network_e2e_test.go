@@ -61,9 +61,11 @@ func newNetwork(t *testing.T) *network {
 	n.build()
 	n.lan, n.host, n.core, n.site = n.newHost("10.71.1.1"), n.newHost("127.0.0.1"), n.newHost(""), n.newHost("")
 	wire(n.lan, "10.71.1.2/24", n.host, "10.71.1.1/24")
+	wire(n.lan, "fd71:1::2/64", n.host, "fd71:1::1/64")
 	wire(n.host, "10.71.2.2/24", n.core, "10.71.2.1/24")
 	wire(n.core, "10.71.3.1/24", n.site, "10.71.3.2/24")
 	n.lan.run("ip", "route", "add", "default", "via", "10.71.1.1")
+	n.lan.run("ip", "route", "add", "default", "via", "fd71:1::1")
 	n.site.run("ip", "route", "add", "10.71.2.1/32", "via", "10.71.3.1") // for the link
 	return n
 }
@@ -123,7 +125,11 @@ func wire(a *host, addressA string, b *host, addressB string) {
 		h             *host
 		link, address string
 	}{{a, one, addressA}, {b, two, addressB}} {
-		end.h.run("ip", "addr", "add", end.address, "dev", end.link)
+		add := []string{"ip", "addr", "add", end.address, "dev", end.link}
+		if strings.Contains(end.address, ":") {
+			add = append(add, "nodad") // it is usable at once
+		}
+		end.h.run(add...)
 		end.h.run("ip", "link", "set", end.link, "up")
 	}
 }
@@ -289,5 +295,5 @@ func (n *network) service(name, address string, intercepts ...string) {
 func (n *network) startTunneler() {
 	n.t.Helper()
 	n.tunneler = n.host.start("names at", "ginnel", "tunnel", "run", "--identity", "gateway.json", "--zone", "internal",
-		"--dns", "0.0.0.0:53", "--intercept", "--gateway", "10.71.1.0/24", "--state", "names.json", "--socks", "127.0.0.1:1080")
+		"--dns", "0.0.0.0:53", "--intercept", "--gateway", "10.71.1.0/24", "--gateway", "fd71:1::/64", "--state", "names.json", "--socks", "127.0.0.1:1080")
 }

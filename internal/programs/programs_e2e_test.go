@@ -39,7 +39,8 @@ func TestPrograms(t *testing.T) {
 	n.service("iperf", "tcp:127.0.0.1:5201", "iperf.internal:5201")
 	n.service("iperf-udp", "udp:127.0.0.1:5201", "udp:iperf.internal:5201", "udp:10.20.0.9:5201")
 	n.service("wide", "tcp:127.0.0.1:8080", "wide.internal:1-65535")
-	n.service("real", "tcp:127.0.0.1:8080", "10.20.0.0/16:1-65535")
+	n.service("real", "tcp:127.0.0.1:8080", "10.20.0.0/16:1-65535", "[2001:db8:20::/48]:1-65535")
+	n.service("real-dead", "tcp:127.0.0.1:1", "10.21.0.0/16:1-65535", "[2001:db8:21::/48]:1-65535", "nobody.internal:1-65535")
 	n.service("box", "tcp:127.0.0.1:22", "10.20.0.7:8080")          // more specific than real
 	n.service("trap", "tcp:127.0.0.1:8080", "10.71.2.0/24:1-65535") // holds the address of the edge router
 	n.startTunneler()
@@ -145,7 +146,9 @@ func testRealAddresses(h *host, _ *network) {
 		got, err := h.try("", "curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "30", "http://"+at+"/protocol")
 		h.want(at, got, err, "HTTP/1.1 "+strings.TrimSuffix(at, ":80"))
 	}
-	got, err := h.try("", "timeout", "20", "bash", "-c", "head -c 7 < /dev/tcp/10.20.0.7/8080")
+	got, err := h.try("", "curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "30", "http://[2001:db8:20::1]:8080/protocol")
+	h.want("IPv6", got, err, "HTTP/1.1 [2001:db8:20::1]:8080")
+	got, err = h.try("", "timeout", "20", "bash", "-c", "head -c 7 < /dev/tcp/10.20.0.7/8080")
 	h.want("the more specific service", got, err, "SSH-2.0")
 	got, err = h.try("", "curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "30", "http://10.71.2.1:7001/protocol")
 	h.want("the edge router's address, for a program", got, err, "HTTP/1.1 10.71.2.1:7001")
@@ -158,7 +161,10 @@ func testRefused(h *host, _ *network) {
 		exits string
 	}{
 		{"http://web.internal:81/", "exit status (7|55|56)"}, // its server refuses
-		{"http://web.internal:99/", "exit status 7"},         // no service
+		{"http://nobody.internal/", "exit status (7|55|56)"},
+		{"http://10.21.0.1/", "exit status (7|55|56)"},
+		{"http://[2001:db8:21::1]/", "exit status (7|55|56)"},
+		{"http://web.internal:99/", "exit status 7"}, // no service
 		{"http://nope.internal/", "exit status 6"},
 	} {
 		for range 3 {

@@ -10,37 +10,57 @@ import (
 	"github.com/ginnel/ginnel/internal/intercept"
 )
 
-// targets gives the traffic that is intercepted: to the ports of each live
-// name's address, and to the real addresses that services name.
-func targets(live []dns.Binding, names interface {
+// served tells what services take.
+type served interface {
 	Ports(name, protocol string) []dns.PortRange
 	Prefixes(protocol string) []dns.Prefix
-},
-) []intercept.Target {
+}
+
+var protocols = []string{"tcp", "udp"}
+
+// targets gives the traffic that is intercepted: to the ports of each live
+// name's address, and to the real addresses that services name.
+func targets(live []dns.Binding, by served) []intercept.Target {
+	all := ofNames(live, by)
+	for _, protocol := range protocols {
+		for _, p := range by.Prefixes(protocol) {
+			all = appendTargets(all, protocol, p.Prefix, p.Ports)
+		}
+	}
+	return all
+}
+
+// ofNames gives the traffic to the addresses of names.
+func ofNames(names []dns.Binding, by served) []intercept.Target {
 	var all []intercept.Target
-	for _, protocol := range []string{"tcp", "udp"} {
-		add := func(prefix netip.Prefix, ports []dns.PortRange) {
-			for _, r := range ports {
-				all = append(all, intercept.Target{Protocol: protocol, Prefix: prefix, First: r.First, Last: r.Last})
-			}
+	for _, n := range names {
+		for _, protocol := range protocols {
+			all = appendTargets(all, protocol, netip.PrefixFrom(n.Address, n.Address.BitLen()), by.Ports(n.Name, protocol))
 		}
-		for _, binding := range live {
-			add(netip.PrefixFrom(binding.Address, binding.Address.BitLen()), names.Ports(binding.Name, protocol))
-		}
-		for _, p := range names.Prefixes(protocol) {
-			add(p.Prefix, p.Ports)
-		}
+	}
+	return all
+}
+
+func appendTargets(all []intercept.Target, protocol string, prefix netip.Prefix, ports []dns.PortRange) []intercept.Target {
+	for _, r := range ports {
+		all = append(all, intercept.Target{Protocol: protocol, Prefix: prefix, First: r.First, Last: r.Last})
 	}
 	return all
 }
 
 // namesChanged has programs awaited where they will go. The resolver calls it
 // before it gives a new address to anyone.
-func (t *Tunnel) namesChanged(live []dns.Binding) {
+func (t *Tunnel) namesChanged(c dns.Change) {
 	if t.intercept == nil {
 		return
 	}
-	if err := t.intercept.Set(targets(live, t.names)); err != nil {
+	var err error
+	if c.Whole {
+		err = t.intercept.Set(targets(c.Live, t.names))
+	} else {
+		err = t.intercept.Change(ofNames(c.Removed, t.names), ofNames(c.Added, t.names))
+	}
+	if err != nil {
 		t.log.Warn("some services are not intercepted", "err", err)
 	}
 }

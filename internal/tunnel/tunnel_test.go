@@ -521,7 +521,7 @@ func TestTargets(t *testing.T) {
 	}
 	live := []dns.Binding{{Name: "a", Address: netip.MustParseAddr("100.64.0.2")}, {Name: "b", Address: netip.MustParseAddr("100.64.0.3")}}
 	got := fmt.Sprint(targets(live, table))
-	want := "[tcp 100.64.0.2 80 tcp 100.64.0.2 8000-8010 tcp 10.20.0.0/16 80 tcp 10.20.0.0/16 8000-8010 udp 100.64.0.3 53]"
+	want := "[tcp 100.64.0.2 80 tcp 100.64.0.2 8000-8010 udp 100.64.0.3 53 tcp 10.20.0.0/16 80 tcp 10.20.0.0/16 8000-8010]"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
