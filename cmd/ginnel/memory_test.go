@@ -320,18 +320,21 @@ func (m *memory) server(name string) {
 	l, err := m.net.Host(name).Listen(name + ":80")
 	m.must(err)
 	m.servers = append(m.servers, l)
-	m.served.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			m.served.Go(func() {
-				defer conn.Close()
-				_, _ = io.Copy(conn, conn)
-			})
+	m.served.Go(func() { m.echoes(l) })
+}
+
+// echoes serves what says what it hears, until l is closed.
+func (m *memory) echoes(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
 		}
-	})
+		m.served.Go(func() {
+			defer conn.Close()
+			_, _ = io.Copy(conn, conn)
+		})
+	}
 }
 
 // identity makes an identity with edge routers.

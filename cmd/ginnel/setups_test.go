@@ -55,18 +55,7 @@ func TestNoRowIsLeft(t *testing.T) {
 		alice, bob := m.client("alice"), m.client("bob")
 		l, err := bob.Listen("hosted", sdk.ListenOptions{Connect: whatever(seed)})
 		m.must(err)
-		m.served.Go(func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				m.served.Go(func() {
-					defer conn.Close()
-					_, _ = io.Copy(conn, conn)
-				})
-			}
-		})
+		m.served.Go(func() { m.echoes(l) })
 		m.wait(time.Second)
 		var good, bad atomic.Int32
 		var dials sync.WaitGroup
