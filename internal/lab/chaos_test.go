@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,8 +71,10 @@ func TestChaos(t *testing.T) {
 	seed := setting(t, "GINNEL_CHAOS_SEED", rand.Uint64())
 	length := time.Duration(setting(t, "GINNEL_CHAOS_SECONDS", uint64(chaosTime/time.Second))) * time.Second
 	t.Logf("GINNEL_CHAOS_SEED=%d GINNEL_CHAOS_SECONDS=%d", seed, length/time.Second)
-	w := open(t, withDatagrams(t), lab.Options{})
-	client := w.clientAt("alice", "r1")
+	said := new(lines)
+	log := slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w := open(t, withDatagrams(t), lab.Options{Log: log})
+	client := w.clientWith("alice", "r1", log.With("node", "client"))
 	w.dialable(5*time.Second, client, "hosted")
 	w.bound("flows", 2)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -80,7 +84,7 @@ func TestChaos(t *testing.T) {
 	for range 4 {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				w.chaosCircuit(ctx, client, &circuits, &refused)
+				w.chaosCircuit(ctx, client, said, &circuits, &refused)
 			}
 		})
 	}
@@ -112,7 +116,7 @@ func TestChaos(t *testing.T) {
 
 // chaosCircuit carries a megabyte each way over a new circuit. A dial may fail while
 // something is broken; a circuit may not.
-func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, circuits, refused *atomic.Int32) {
+func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, said *lines, circuits, refused *atomic.Int32) {
 	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	conn, err := client.DialService(dial, ginnel.ServiceID("hosted"), sdk.DialOptions{})
@@ -129,7 +133,7 @@ func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, circuits, 
 	}
 	defer func() { _ = conn.Close() }()
 	if _, err := transfer(conn, 1<<20, func() error { return nil }); err != nil {
-		w.t.Errorf("circuit %s: %v", conn.Circuit(), err)
+		w.t.Errorf("circuit %s: %v\n%s", conn.Circuit(), err, strings.Join(said.with(string(conn.Circuit())), ""))
 		return
 	}
 	circuits.Add(1)

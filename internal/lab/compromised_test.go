@@ -22,15 +22,17 @@ import (
 	"github.com/ginnel/ginnel/sdk"
 )
 
-// compromised is an edge router that was broken into, as one identity meets it:
-// it has the router's key, and does all that the router does, by asking it, but
-// for what mischief changes.
+// compromised is a router that was broken into, as one identity meets it, or one
+// router at the far end of a link: it has the router's key, and does all that the
+// router does, by asking it, but for what mischief changes.
 type compromised struct {
 	w       *world
-	self    *pki.Credential // the router's
-	victim  *pki.Credential // with which the real router is asked
-	real    string          // HOST:PORT of the real router
-	address string          // of this one
+	self    *pki.Credential    // the router's
+	victim  *pki.Credential    // with which the real router is asked
+	alpn    string             // of the connections between them
+	hello   func() *wire.Hello // of the victim
+	real    string             // HOST:PORT of the real router
+	address string             // of this one
 
 	mu   sync.Mutex
 	list *wire.Controllers
@@ -60,7 +62,38 @@ func (w *world) compromise(router, identity string) *compromised {
 	w.must(err)
 	file, err := pki.ReadIdentity(path)
 	w.must(err)
-	c := &compromised{w: w, self: self, victim: file.Credential, list: &wire.Controllers{}}
+	c := &compromised{w: w, self: self, victim: file.Credential, alpn: wire.ALPNEdge}
+	c.hello = func() *wire.Hello {
+		process := rand.Text()
+		return &wire.Hello{Network: string(self.Network), Boot: process, Process: process}
+	}
+	c.listen(router)
+	return c
+}
+
+// compromiseLink plays router to the one that dials the link between them.
+func (w *world) compromiseLink(router, dials string) *compromised {
+	w.t.Helper()
+	self, err := w.RouterCredential(router)
+	w.must(err)
+	victim, err := w.RouterCredential(dials)
+	w.must(err)
+	c := &compromised{w: w, self: self, victim: victim, alpn: wire.ALPNLink}
+	c.hello = func() *wire.Hello {
+		return &wire.Hello{
+			Network: string(self.Network), Boot: string(w.RouterStatus(dials).Boot),
+			Link: string(ginnel.MakeLinkID(ginnel.RouterID(router), ginnel.RouterID(dials), "")),
+		}
+	}
+	c.listen(router)
+	return c
+}
+
+// listen begins to play router.
+func (c *compromised) listen(router string) {
+	w := c.w
+	w.t.Helper()
+	c.list = &wire.Controllers{}
 	for _, r := range w.Status().Routers {
 		if r.Name == router {
 			c.real = ginnel.Address(r.Address).HostPort()
@@ -69,10 +102,10 @@ func (w *world) compromise(router, identity string) *compromised {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	w.must(err)
 	c.address = l.Addr().String()
-	holder := pki.NewHolder(self)
+	holder := pki.NewHolder(c.self)
 	server := transport.NewServer(transport.ServerConfig{
-		TLS: pki.ServerConfig(holder, time.Now, wire.ALPNEdge), Identify: transport.IdentifyBy(holder),
-		Protocols: map[string]transport.Protocol{wire.ALPNEdge: {Frames: c.serve}},
+		TLS: pki.ServerConfig(holder, time.Now, c.alpn), Identify: transport.IdentifyBy(holder),
+		Protocols: map[string]transport.Protocol{c.alpn: {Frames: c.serve}},
 		Log:       slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -82,7 +115,6 @@ func (w *world) compromise(router, identity string) *compromised {
 		_ = server.Serve(ctx, l)
 	}()
 	w.t.Cleanup(func() { cancel(); <-done })
-	return c
 }
 
 // client gives a client of an identity that knows this router only.
@@ -131,23 +163,23 @@ func (c *compromised) serve(ctx context.Context, down *transport.Conn) {
 	holder := pki.NewHolder(c.victim)
 	router := ginnel.Peer{Role: ginnel.RoleRouter, ID: c.self.Self.ID}
 	up, err := transport.DialFramed(ctx, transport.OS{}, c.real,
-		pki.ClientConfig(holder, time.Now, router, wire.ALPNEdge), transport.IdentifyBy(holder))
+		pki.ClientConfig(holder, time.Now, router, c.alpn), transport.IdentifyBy(holder))
 	if err != nil {
 		return
 	}
 	up.SetProbing(transport.Probing{Heard: c.hears})
-	process := rand.Text()
-	there, err := up.Handshake(ctx, transport.Greeting{
-		Self: c.victim.Self.ID, Hello: &wire.Hello{Network: string(c.self.Network), Boot: process, Process: process},
-	})
+	hello := c.hello()
+	there, err := up.Handshake(ctx, transport.Greeting{Self: c.victim.Self.ID, Hello: hello})
 	if err != nil {
 		return
 	}
 	c.hears(&wire.Controllers{Controllers: there.Verdict.GetControllers()})
 	down.SetProbing(transport.Probing{Controllers: c.controllers})
 	_, err = down.Handshake(ctx, transport.Greeting{
-		Self:  c.self.Self.ID,
-		Hello: &wire.Hello{Network: string(c.self.Network), Boot: there.Hello.GetBoot(), Connection: there.Connection},
+		Self: c.self.Self.ID,
+		Hello: &wire.Hello{
+			Network: string(c.self.Network), Boot: there.Hello.GetBoot(), Connection: there.Connection, Link: hello.GetLink(),
+		},
 		Decide: func(context.Context, *wire.Hello) *wire.Verdict {
 			v := transport.Accept()
 			v.Controllers = c.controllers().GetControllers()

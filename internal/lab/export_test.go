@@ -3,7 +3,10 @@
 
 package lab
 
-import "github.com/ginnel/ginnel/internal/pki"
+import (
+	"github.com/ginnel/ginnel/internal/pki"
+	"github.com/ginnel/ginnel/internal/router"
+)
 
 // RouterCredential gives the key and certificate of a router, to those who play
 // one that was broken into.
@@ -13,3 +16,6 @@ func (l *Lab) RouterCredential(name string) (*pki.Credential, error) {
 
 // CA gives the network's certificate authority.
 func (l *Lab) CA() *pki.CA { return l.ca }
+
+// RouterStatus gives where a router stands in its present or last life.
+func (l *Lab) RouterStatus(name string) router.Status { return l.routers[name].now.Load().Status() }

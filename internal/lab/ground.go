@@ -94,6 +94,22 @@ func (p *ports) close() {
 	}
 }
 
+// detour is the network of a router whose dials may go elsewhere.
+type detour struct {
+	*ports
+
+	router string
+	via    func(router, hostport string) string // nil: nowhere else
+}
+
+// Dial connects over TCP to where the way leads.
+func (d detour) Dial(ctx context.Context, hostport string) (net.Conn, error) {
+	if d.via != nil {
+		hostport = d.via(d.router, hostport)
+	}
+	return d.ports.Dial(ctx, hostport)
+}
+
 // blocks are the addresses to which a node cannot connect.
 type blocks struct {
 	mu  sync.Mutex

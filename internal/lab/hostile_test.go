@@ -51,6 +51,18 @@ func (l *lines) has(words ...string) error {
 	return fmt.Errorf("no line of the log has %q", words)
 }
 
+// with gives the lines that have a word.
+func (l *lines) with(word string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.text {
+		if strings.Contains(line, word) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
 // attempt dials and gives what it ended with; nil if the service answered.
 func (w *world) attempt(c *sdk.Client, service string) error {
 	conn, err := w.dial(c, service)

@@ -20,6 +20,7 @@ import (
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/store"
 	"github.com/ginnel/ginnel/internal/store/etcd"
+	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/sdk"
 )
 
@@ -31,7 +32,9 @@ type Options struct {
 	// Dir holds the lab's files; empty: a temporary one, removed by Close.
 	Dir string
 	// Plain runs on sockets as they are: faster, but without latency and silence.
-	Plain    bool
+	Plain bool
+	// Via, if set, says where a router's dials to HOST:PORT really go.
+	Via      func(router, hostport string) (instead string)
 	Log      *slog.Logger
 	Software string
 }
@@ -160,10 +163,14 @@ func (l *Lab) credential(p ginnel.Peer, life time.Duration) (*pki.Holder, error)
 }
 
 func (l *Lab) newGround() ground {
+	return l.groundOn(l.ports)
+}
+
+func (l *Lab) groundOn(under transport.Network) ground {
 	if l.opts.Plain {
-		return newPlain(l.ports)
+		return newPlain(under)
 	}
-	return newShaped(l.ports)
+	return newShaped(under)
 }
 
 func (l *Lab) routersDial() bool {

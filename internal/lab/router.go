@@ -65,7 +65,7 @@ func (n *routerNode) config() router.Config {
 const dialsItself = "dials-itself"
 
 func (n *routerNode) start(ctx context.Context) error {
-	g := n.lab.newGround()
+	g := n.lab.groundOn(detour{n.lab.ports, n.name, n.lab.opts.Via})
 	if err := n.lab.lay(n.name, g); err != nil {
 		return err
 	}

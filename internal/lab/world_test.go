@@ -110,6 +110,12 @@ func (w *world) client(identity string) *sdk.Client { return w.clientOver(identi
 // clientAt gives a client that is far from all edge routers but one.
 func (w *world) clientAt(identity, router string) *sdk.Client {
 	w.t.Helper()
+	return w.clientWith(identity, router, nil)
+}
+
+// clientWith is clientAt with a log; nil: none.
+func (w *world) clientWith(identity, router string, log *slog.Logger) *sdk.Client {
+	w.t.Helper()
 	shape := pipe.NewShape(transport.OS{})
 	w.t.Cleanup(shape.Close)
 	for _, r := range w.Status().Routers {
@@ -118,6 +124,7 @@ func (w *world) clientAt(identity, router string) *sdk.Client {
 		}
 	}
 	c := w.clientOver(identity, sdk.Options{
+		Log:         log,
 		DialNetwork: func(ctx context.Context, _, address string) (net.Conn, error) { return shape.Dial(ctx, address) },
 	})
 	w.eventually(10*time.Second, func() error {
