@@ -277,6 +277,7 @@ func testProxies(t *testing.T, n *network) {
 		return append([]string{"setpriv", "--bounding-set=-all", "--inh-caps=-all"}, args...)
 	}
 	h.start("listener at", run("ginnel", "tunnel", "run", "--identity", "alice.json", "--socks", "127.0.0.1:1080", "--listen", "127.0.0.1:8081=web.internal:80")...)
+	h.start("proxy at", run("ginnel", "tunnel", "run", "--identity", "alice.json", "--socks", "[::1]:1081")...)
 	for _, test := range []struct {
 		args []string
 		want string
@@ -284,7 +285,11 @@ func testProxies(t *testing.T, n *network) {
 		{[]string{"http://127.0.0.1:8081/protocol"}, "HTTP/1.1 127.0.0.1:8081"},
 		{[]string{"--socks5-hostname", "127.0.0.1:1080", "http://web.internal/protocol"}, "HTTP/1.1 web.internal"},
 		{[]string{"--socks5", "127.0.0.1:1080", "http://10.20.0.1/protocol"}, "HTTP/1.1 10.20.0.1"},
+		{[]string{"--socks5", "127.0.0.1:1080", "http://[2001:db8:20::1]/protocol"}, "HTTP/1.1 [2001:db8:20::1]"},
+		{[]string{"--socks5-hostname", "[::1]:1081", "http://web.internal/protocol"}, "HTTP/1.1 web.internal"},
 		{[]string{"--proxytunnel", "--proxy", "http://127.0.0.1:1080", "http://web.internal/protocol"}, "HTTP/1.1 web.internal"},
+		{[]string{"--proxytunnel", "--proxy", "http://127.0.0.1:1080", "http://10.20.0.1/protocol"}, "HTTP/1.1 10.20.0.1"},
+		{[]string{"--proxytunnel", "--proxy", "http://[::1]:1081", "http://[2001:db8:20::1]/protocol"}, "HTTP/1.1 [2001:db8:20::1]"},
 	} {
 		got, err := h.try("", run(append([]string{"curl", "--silent", "--show-error", "--noproxy", "", "--max-time", "30"}, test.args...)...)...)
 		h.want(fmt.Sprint("curl ", test.args), got, err, test.want)

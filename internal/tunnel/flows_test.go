@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -314,6 +315,44 @@ func TestPacketProxy(t *testing.T) {
 	}
 	if s := tunnel.Flows(); s.Dialed != 1 || s.Dropped != 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A listener on all addresses answers from the one that was asked, and two of a
+// program's flows to two addresses stay apart.
+func TestPacketProxy_AnswersFromWhereItWasAsked(t *testing.T) {
+	for _, test := range []struct {
+		listen string
+		asked  []string
+	}{
+		{"0.0.0.0:0", []string{"127.0.0.7", "127.0.0.8", "127.0.0.1"}},
+		{"[::]:0", []string{"127.0.0.7", "::1", "127.0.0.1"}},
+	} {
+		if strings.Contains(test.listen, "::") {
+			probe, err := net.ListenPacket("udp6", "[::1]:0")
+			if err != nil {
+				t.Logf("skipped: %v", err)
+				continue
+			}
+			_ = probe.Close()
+		}
+		tunnel := run(t, Config{Dialer: echoDialer(t, game("7")), Proxies: []Proxy{{"udp:" + test.listen, "game.internal:7"}}})
+		_, port, _ := net.SplitHostPort(tunnel.Addresses().Proxies[0][len("udp:"):])
+		for _, asked := range test.asked {
+			conn, err := net.Dial("udp", net.JoinHostPort(asked, port)) // connected: it hears that address only
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			got := make([]byte, 10)
+			for _, text := range []string{"one", "two"} {
+				_, _ = conn.Write([]byte(text))
+				if n, err := conn.Read(got); err != nil || string(got[:n]) != text {
+					t.Errorf("%s by %s: got %q, %v", asked, test.listen, got[:n], err)
+				}
+			}
+			_ = conn.Close()
+		}
 	}
 }
 

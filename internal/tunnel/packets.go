@@ -82,38 +82,3 @@ func (f *packetFront) run(ctx context.Context) error {
 		f.flows.take(l, flowKey{from: f, port: from, to: to}, host, port, buf[:n])
 	}
 }
-
-// plainSocket is a UDP socket on an address of this host, for the datagrams of
-// programs that know that they use a tunneler.
-type plainSocket struct{ conn *net.UDPConn }
-
-// listenPackets opens a plainSocket at HOST:PORT.
-func listenPackets(address string) (*plainSocket, error) {
-	at, err := net.ResolveUDPAddr("udp", address)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := net.ListenUDP("udp", at)
-	if err != nil {
-		return nil, err
-	}
-	return &plainSocket{conn}, nil
-}
-
-// ReadFrom gives the next datagram; to is not known and not needed.
-func (s *plainSocket) ReadFrom(buf []byte) (n int, from, to netip.AddrPort, err error) {
-	n, from, err = s.conn.ReadFromUDPAddrPort(buf)
-	return n, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), to, err
-}
-
-// WriteTo answers a program.
-func (s *plainSocket) WriteTo(buf []byte, _, to netip.AddrPort) error {
-	if at := s.conn.LocalAddr().(*net.UDPAddr); at.IP.To4() == nil && to.Addr().Is4() { // a socket of both families
-		to = netip.AddrPortFrom(netip.AddrFrom16(to.Addr().As16()), to.Port())
-	}
-	_, err := s.conn.WriteToUDPAddrPort(buf, to)
-	return err
-}
-
-// Close ends ReadFrom and WriteTo.
-func (s *plainSocket) Close() error { return s.conn.Close() }
