@@ -38,9 +38,9 @@ func (z zones) of(name string) (zone string, ok bool) {
 	return zone, ok
 }
 
-// reply answers query out of names and zones. forward is true, and the answer
+// reply answers query of source out of names and zones. forward is true, and the answer
 // nil, when the question is about none of ours.
-func reply(now time.Time, names *Names, in zones, query *dns.Msg) (answer *dns.Msg, forward bool) {
+func reply(now time.Time, names *Names, in zones, query *dns.Msg, source netip.Addr) (answer *dns.Msg, forward bool) {
 	answer = newReply(query)
 	if refusal := refuse(query); refusal != dns.RcodeSuccess {
 		answer.Rcode = refusal
@@ -65,7 +65,7 @@ func reply(now time.Time, names *Names, in zones, query *dns.Msg) (answer *dns.M
 		answer.Rcode = dns.RcodeRefused // RFC 8482 section 4 lets us
 		return answer, false
 	case ours && question.Qtype == dns.TypeA:
-		answerAddress(now, names, answer, name)
+		answerAddress(now, names, answer, name, source)
 		return answer, false
 	case !ours && name != zone && !table.Above(name):
 		answer.Rcode = dns.RcodeNameError
@@ -117,8 +117,8 @@ func newReply(query *dns.Msg) *dns.Msg {
 	return answer
 }
 
-func answerAddress(now time.Time, names *Names, answer *dns.Msg, name string) {
-	addr, _, err := names.Address(now, name)
+func answerAddress(now time.Time, names *Names, answer *dns.Msg, name string, source netip.Addr) {
+	addr, _, err := names.Address(now, name, source)
 	if err != nil {
 		answer.Rcode = dns.RcodeServerFailure
 		return

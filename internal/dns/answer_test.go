@@ -4,6 +4,7 @@
 package dns
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -82,7 +83,7 @@ func TestReply(t *testing.T) {
 		{"8.8.8.8.in-addr.arpa.", dns.TypePTR, 0, 0, true},
 	} {
 		q := query(test.name, test.kind)
-		got, forward := reply(epoch, names, zones{"internal"}, q)
+		got, forward := reply(epoch, names, zones{"internal"}, q, netip.Addr{})
 		if forward != test.forward {
 			t.Errorf("%s %s: forward %v, want %v", test.name, dns.TypeToString[test.kind], forward, test.forward)
 		}
@@ -110,7 +111,7 @@ func TestL80_NoAddressRecordsAreNeverAskedUpstream(t *testing.T) {
 	names := testNames(t)
 	for _, kind := range []uint16{dns.TypeAAAA, dns.TypeHTTPS, dns.TypeTXT, dns.TypeMX, dns.TypeSRV} {
 		for _, name := range []string{"app.internal.", "db.example.com.", "q.out.example.com."} {
-			got, forward := reply(epoch, names, zones{"internal"}, query(name, kind))
+			got, forward := reply(epoch, names, zones{"internal"}, query(name, kind), netip.Addr{})
 			if forward || got.Rcode != dns.RcodeSuccess || len(got.Answer) != 0 || len(got.Ns) != 1 {
 				t.Errorf("%s %s: got %v, forward %v, want NOERROR, empty, SOA", name, dns.TypeToString[kind], got, forward)
 			}
@@ -124,7 +125,7 @@ func TestL80_NoAddressRecordsAreNeverAskedUpstream(t *testing.T) {
 func TestL81_UnknownNameInZone(t *testing.T) {
 	names := testNames(t)
 	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeHTTPS} {
-		got, forward := reply(epoch, names, zones{"internal"}, query("gone.internal.", kind))
+		got, forward := reply(epoch, names, zones{"internal"}, query("gone.internal.", kind), netip.Addr{})
 		if forward || got.Rcode != dns.RcodeNameError || got.Ns[0].Header().Name != "internal." {
 			t.Errorf("%s: got %v, forward %v, want NXDOMAIN from internal.", dns.TypeToString[kind], got, forward)
 		}
@@ -133,8 +134,8 @@ func TestL81_UnknownNameInZone(t *testing.T) {
 
 func TestL82_SpellingIsEchoed(t *testing.T) {
 	names := testNames(t)
-	lower, _ := reply(epoch, names, nil, query("app.internal.", dns.TypeA))
-	upper, _ := reply(epoch, names, nil, query("APP.InTerNal.", dns.TypeA))
+	lower, _ := reply(epoch, names, nil, query("app.internal.", dns.TypeA), netip.Addr{})
+	upper, _ := reply(epoch, names, nil, query("APP.InTerNal.", dns.TypeA), netip.Addr{})
 	if got := upper.Answer[0].Header().Name; got != "APP.InTerNal." || upper.Question[0].Name != got {
 		t.Errorf("spelling: got %s, want APP.InTerNal.", got)
 	}
@@ -166,7 +167,7 @@ func TestReply_Refusals(t *testing.T) {
 		{version, dns.RcodeBadVers},
 		{new(dns.Msg), dns.RcodeFormatError},
 	} {
-		got, forward := reply(epoch, names, nil, test.query)
+		got, forward := reply(epoch, names, nil, test.query, netip.Addr{})
 		if forward || got.Rcode != test.want {
 			t.Errorf("%v: got %v, want %s", test.query, got, dns.RcodeToString[test.want])
 		}
@@ -187,7 +188,7 @@ func FuzzReply(f *testing.F) {
 		if q.Unpack(wire) != nil {
 			return
 		}
-		got, forward := reply(epoch, names, zones{"internal"}, q)
+		got, forward := reply(epoch, names, zones{"internal"}, q, netip.Addr{})
 		if forward != (got == nil) {
 			t.Fatalf("forward %v, answer %v", forward, got)
 		}

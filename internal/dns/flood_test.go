@@ -121,6 +121,58 @@ func TestResolver_FloodOfGarbage(t *testing.T) {
 	}
 }
 
+// Messages that are as large, as deep or as wrong as can be get an answer or none,
+// and those who ask a plain question theirs.
+func TestResolver_HugeAndTwistedMessages(t *testing.T) {
+	_, addr := start(t, Config{Zones: []string{"internal"}}, service("app", "80", "app.internal", "*.w.internal"))
+	label := strings.Repeat("a", 63)
+	header := func(questions byte) []byte { return []byte{1, 2, 1, 0, 0, questions, 0, 0, 0, 0, 0, 0} }
+	var wide []byte
+	for range 200 { // labels without end, over 255 bytes in all
+		wide = append(append(wide, 63), label...)
+	}
+	many := new(dns.Msg)
+	for range 2000 {
+		many.Question = append(many.Question, dns.Question{Name: "app.internal.", Qtype: dns.TypeA, Qclass: dns.ClassINET})
+	}
+	manyWire, err := many.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	longest := strings.Repeat(label+".", 3) + strings.Repeat("b", 50) + ".w.internal."
+	longWire, err := query(longest, dns.TypeA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, packet := range map[string][]byte{
+		"no end":              append(header(1), wide...),
+		"points to itself":    append(header(1), 0xC0, 12, 0, 1, 0, 1),
+		"points in a ring":    append(header(1), 0xC0, 14, 0xC0, 12, 0, 1, 0, 1),
+		"points beyond":       append(header(1), 0xFF, 0xFF, 0, 1, 0, 1),
+		"2,000 questions":     manyWire,
+		"64 KiB":              append(manyWire, make([]byte, 65535-len(manyWire))...),
+		"says 65,535 records": {1, 2, 1, 0, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF},
+		"the longest name":    longWire,
+	} {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write(append([]byte{byte(len(packet) >> 8), byte(len(packet))}, packet...))
+		if udp, err := net.Dial("udp", addr); err == nil {
+			_, _ = udp.Write(packet[:min(len(packet), 60_000)])
+			_ = udp.Close()
+		}
+		if got := exchange(t, "tcp", addr, query("app.internal.", dns.TypeA)); len(got.Answer) != 1 {
+			t.Errorf("after %s: got %v", name, got)
+		}
+		_ = conn.Close()
+	}
+	if got := exchange(t, "udp", addr, query(longest, dns.TypeA)); len(got.Answer) != 1 || got.Question[0].Name != longest {
+		t.Errorf("the longest name: %v", got)
+	}
+}
+
 func TestResolver_TCPConnectionsOfOneSource(t *testing.T) {
 	_, addr := start(t, Config{Connections: 8}, service("app", "80", "app.internal"))
 	for range 20 { // they say nothing

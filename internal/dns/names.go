@@ -24,7 +24,7 @@ const quarantine = 10
 // Limits bound what Names remembers. Zero values stand for the defaults.
 type Limits struct {
 	TTL       time.Duration // life of an answer; 0: 10 s
-	MaxAsked  int           // names that no service names exactly; 0: 4096
+	MaxAsked  int           // names that no service names exactly; 0: 8192
 	IdleAfter time.Duration // age at which an unused one of those is forgotten; 0: 24 h
 }
 
@@ -32,7 +32,7 @@ type Limits struct {
 func (l Limits) WithDefaults() Limits {
 	return Limits{
 		TTL:       cmp.Or(l.TTL, 10*time.Second),
-		MaxAsked:  cmp.Or(l.MaxAsked, 4096),
+		MaxAsked:  cmp.Or(l.MaxAsked, 8192),
 		IdleAfter: cmp.Or(l.IdleAfter, 24*time.Hour),
 	}
 }
@@ -68,7 +68,8 @@ const maxChange = 4096
 // Invariants: (1) no address has two names; (2) an address is given to
 // another name no sooner than ten TTLs after its last name was released and
 // eleven after that was last answered; (3) no name that is not named exactly
-// is added while those number MaxAsked or more; (4) the same calls give the same addresses.
+// is added while those number MaxAsked or more, nor for a source that was the first
+// to ask for as many as are left; (4) the same calls give the same addresses.
 //
 // Names is not safe for concurrent use.
 type Names struct {
@@ -77,20 +78,22 @@ type Names struct {
 	table   *Table
 	byName  map[string]*binding
 	byAddr  map[netip.Addr]*binding
-	asked   int       // bindings that the table does not name exactly
-	version uint64    // counts changes of which name has which address
-	change  Change    // what Change has not told yet, without Live
-	told    uint64    // version that it has told
-	sweep   time.Time // no sooner are the idle looked for again
-	rests   time.Time // no sooner does a name that could be forgotten end its rest
+	asked   int                // bindings that the table does not name exactly
+	first   map[netip.Addr]int // of all bindings, by who asked first; no zeroes
+	version uint64             // counts changes of which name has which address
+	change  Change             // what Change has not told yet, without Live
+	told    uint64             // version that it has told
+	sweep   time.Time          // no sooner are the idle looked for again
+	rests   time.Time          // no sooner does a name that could be forgotten end its rest
 }
 
 type binding struct {
 	name  string
 	addr  netip.Addr
 	used  time.Time
-	free  time.Time // not before this may the address go to another name
-	since uint64    // version at which the name got the address
+	free  time.Time  // not before this may the address go to another name
+	since uint64     // version at which the name got the address
+	by    netip.Addr // who asked first; invalid: nobody, or it is not known
 }
 
 // NewNames gives Names over pool that remember kept. All kept addresses rest
@@ -106,7 +109,7 @@ func NewNames(pool netip.Prefix, limits Limits, now time.Time, kept []Binding) (
 	}
 	n := &Names{
 		pool: pool.Masked(), limits: limits.WithDefaults(), table: table,
-		byName: make(map[string]*binding), byAddr: make(map[netip.Addr]*binding),
+		byName: make(map[string]*binding), byAddr: make(map[netip.Addr]*binding), first: make(map[netip.Addr]int),
 	}
 	for _, k := range kept {
 		name, ok := Canonical(k.Name)
@@ -137,7 +140,7 @@ func (n *Names) SetTable(now time.Time, table *Table) error {
 	}
 	var problems []error
 	for _, host := range table.Hosts() {
-		if _, err := n.take(now, host, true); err != nil {
+		if _, err := n.take(now, host, true, netip.Addr{}); err != nil {
 			problems = append(problems, fmt.Errorf("name %s: %w", host, err))
 		}
 	}
@@ -151,13 +154,14 @@ func (n *Names) Table() *Table { return n.table }
 func (n *Names) TTL() time.Duration { return n.limits.TTL }
 
 // Address gives the address of a canonical name and marks it used; a name
-// that only a wildcard matches gets one at its first question. The error is
-// ErrFull; ok is false when the name is not ours.
-func (n *Names) Address(now time.Time, name string) (addr netip.Addr, ok bool, err error) {
+// that only a wildcard matches gets one at its first question. source asks, and is
+// invalid where that does not matter. The error is ErrFull; ok is false when the
+// name is not ours.
+func (n *Names) Address(now time.Time, name string, source netip.Addr) (addr netip.Addr, ok bool, err error) {
 	if !n.live(name) {
 		return netip.Addr{}, false, nil
 	}
-	b, err := n.take(now, name, n.table.Exact(name))
+	b, err := n.take(now, name, n.table.Exact(name), source)
 	if err != nil {
 		return netip.Addr{}, true, err
 	}
@@ -240,13 +244,13 @@ func (n *Names) use(now time.Time, b *binding) {
 }
 
 // take gives the binding of name, a new one if need be.
-func (n *Names) take(now time.Time, name string, exact bool) (*binding, error) {
+func (n *Names) take(now time.Time, name string, exact bool, source netip.Addr) (*binding, error) {
 	if b := n.byName[name]; b != nil {
 		return b, nil
 	}
 	if !exact {
 		n.forgetIdle(now)
-		for n.asked >= n.limits.MaxAsked {
+		for n.asked >= n.limits.MaxAsked || source.IsValid() && n.first[source] >= n.limits.MaxAsked-n.asked {
 			if !n.forgetOldest(now) {
 				return nil, ErrFull
 			}
@@ -259,7 +263,7 @@ func (n *Names) take(now time.Time, name string, exact bool) (*binding, error) {
 	if !ok {
 		return nil, ErrFull
 	}
-	b := &binding{name: name, addr: addr, used: now}
+	b := &binding{name: name, addr: addr, used: now, by: source}
 	n.put(b)
 	return b, nil
 }
@@ -345,6 +349,9 @@ func (n *Names) forgetOldest(now time.Time) bool {
 func (n *Names) put(b *binding) {
 	n.byName[b.name] = b
 	n.byAddr[b.addr] = b
+	if b.by.IsValid() {
+		n.first[b.by]++
+	}
 	if !n.table.Exact(b.name) {
 		n.asked++
 	}
@@ -356,6 +363,9 @@ func (n *Names) put(b *binding) {
 func (n *Names) drop(b *binding) {
 	delete(n.byName, b.name)
 	delete(n.byAddr, b.addr)
+	if n.first[b.by]--; n.first[b.by] <= 0 { // below for the invalid source, which is not counted
+		delete(n.first, b.by)
+	}
 	if !n.table.Exact(b.name) {
 		n.asked--
 	}

@@ -48,7 +48,7 @@ func set(t testing.TB, n *Names, now time.Time, services ...Service) {
 
 func mustAddress(t testing.TB, n *Names, now time.Time, name string) netip.Addr {
 	t.Helper()
-	addr, ok, err := n.Address(now, name)
+	addr, ok, err := n.Address(now, name, netip.Addr{})
 	if !ok || err != nil {
 		t.Fatalf("address of %s: ok %v, err %v", name, ok, err)
 	}
@@ -202,7 +202,7 @@ func TestNames_ReleasedAddressRests(t *testing.T) {
 	set(t, n, epoch, five...)
 	old := mustAddress(t, n, epoch, "s0.internal")
 	set(t, n, epoch.Add(time.Hour), five[1:]...)
-	if _, ok, _ := n.Address(epoch.Add(time.Hour), "s0.internal"); ok {
+	if _, ok, _ := n.Address(epoch.Add(time.Hour), "s0.internal", netip.Addr{}); ok {
 		t.Error("a released name is still answered")
 	}
 	if name, ok := n.Name(epoch.Add(time.Hour), old); ok {
@@ -238,7 +238,7 @@ func TestNames_WildcardIsBoundedAndAged(t *testing.T) {
 	first := mustAddress(t, n, epoch, "a.w.internal")
 	mustAddress(t, n, epoch.Add(time.Second), "b.w.internal")
 	mustAddress(t, n, epoch.Add(2*time.Second), "c.w.internal")
-	if _, ok, err := n.Address(epoch.Add(109*time.Second), "d.w.internal"); !ok || !errors.Is(err, ErrFull) {
+	if _, ok, err := n.Address(epoch.Add(109*time.Second), "d.w.internal", netip.Addr{}); !ok || !errors.Is(err, ErrFull) {
 		t.Errorf("fourth name: ok %v, err %v, want %v", ok, err, ErrFull)
 	}
 	mustAddress(t, n, epoch.Add(112*time.Second), "d.w.internal")
@@ -305,7 +305,7 @@ func TestNames_Invariants(t *testing.T) {
 				_ = n.SetTable(now, mustTable(t, services...)) // may be full
 			}
 			name := fmt.Sprintf("s%d.w.x", rapid.IntRange(0, 19).Draw(rt, "name"))
-			addr, ok, err := n.Address(now, name)
+			addr, ok, err := n.Address(now, name, netip.Addr{})
 			if rapid.Bool().Draw(rt, "told") {
 				follow(told, n.Change())
 				for _, b := range n.Live() {
@@ -359,16 +359,59 @@ func TestNames_FullIsCheap(t *testing.T) {
 		mustAddress(t, n, epoch.Add(time.Duration(i)*time.Millisecond), fmt.Sprintf("n%d.w.x", i))
 	}
 	now := epoch.Add(time.Second)
-	if _, _, err := n.Address(now, "more.w.x"); !errors.Is(err, ErrFull) {
+	if _, _, err := n.Address(now, "more.w.x", netip.Addr{}); !errors.Is(err, ErrFull) {
 		t.Fatalf("got %v", err)
 	}
 	name := "n0.w.x"
 	n.byName[name].free = epoch // a search would find it
-	if _, _, err := n.Address(now.Add(9*time.Second), "more.w.x"); !errors.Is(err, ErrFull) {
+	if _, _, err := n.Address(now.Add(9*time.Second), "more.w.x", netip.Addr{}); !errors.Is(err, ErrFull) {
 		t.Errorf("looked again too early: %v", err)
 	}
 	mustAddress(t, n, now.Add(10*time.Second), "more.w.x")
 	if n.byName[name] != nil {
 		t.Errorf("%s was not forgotten", name)
+	}
+}
+
+// One who asks for new names without end leaves room to the others.
+func TestNames_OneSourceLeavesNames(t *testing.T) {
+	n := mustNames(t, "100.64.0.0/10", Limits{MaxAsked: 100})
+	set(t, n, epoch, service("w", "80", "*.w.x"), service("e", "80", "exact.x"))
+	flooder, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	ask := func(name string, source netip.Addr) error {
+		_, _, err := n.Address(epoch, name, source)
+		return err
+	}
+	got := 0
+	for i := range 1000 {
+		if ask(fmt.Sprintf("f%d.w.x", i), flooder) == nil {
+			got++
+		}
+	}
+	if got != 50 {
+		t.Errorf("the flooder got %d names, want half", got)
+	}
+	for i := range 25 {
+		if err := ask(fmt.Sprintf("o%d.w.x", i), other); err != nil {
+			t.Fatalf("another's name %d: %v", i, err)
+		}
+	}
+	for _, name := range []string{"f7.w.x", "exact.x"} { // what there is stays
+		if err := ask(name, flooder); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, _, err := n.Address(epoch.Add(111*time.Second), "late.w.x", flooder); err != nil { // in place of an old one
+		t.Errorf("when the rest of a name is over: %v", err)
+	}
+	if n.first[flooder] > 50 || n.first[other] != 25 || n.first[flooder]+n.first[other] != n.asked {
+		t.Errorf("counted %v, there are %d", n.first, n.asked)
+	}
+	set(t, n, epoch)
+	for range 1000 {
+		n.forgetOldest(epoch.Add(time.Hour))
+	}
+	if len(n.first) != 0 {
+		t.Errorf("after all were forgotten: counted %v", n.first)
 	}
 }

@@ -345,7 +345,7 @@ func allotForever(path string) {
 // allot asks for a name as the server does, and gives it with its address.
 func allot(r *Resolver, name string) (string, netip.Addr) {
 	r.mu.Lock()
-	addr, _, err := r.names.Address(time.Now(), name)
+	addr, _, err := r.names.Address(time.Now(), name, netip.Addr{})
 	since := r.names.Since(name)
 	r.mu.Unlock()
 	if err := errors.Join(err, r.settle(context.Background(), since)); err != nil {

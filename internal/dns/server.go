@@ -71,7 +71,7 @@ func (r *Resolver) answerStream(ctx context.Context, w dns.ResponseWriter, query
 // one too many gets SERVFAIL at once.
 func (r *Resolver) begin(query *dns.Msg, source netip.Addr, tcp bool) (now *dns.Msg, later func(context.Context) *dns.Msg) {
 	r.mu.Lock()
-	answer, forward := reply(time.Now(), r.names, r.zones, query)
+	answer, forward := reply(time.Now(), r.names, r.zones, query, source)
 	var since uint64
 	if !forward && len(answer.Answer) > 0 {
 		name, _ := Canonical(query.Question[0].Name)
