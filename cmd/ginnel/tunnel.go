@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -117,7 +118,36 @@ func openCarrier(f *tunnelFlags, log *slog.Logger, dialer net.Dialer, open func(
 	cfg := f.cfg
 	cfg.Dialer, cfg.Log = tunnel.Over(t.client), log
 	t.tunnel, err = tunnel.Open(cfg)
-	return t, err
+	return t, advised(err, cfg)
+}
+
+// advised adds to why a tunneler could not be opened what to do about it.
+func advised(err error, cfg tunnel.Config) error {
+	collision, collides := errors.AsType[*intercept.CollisionError](err)
+	resolver := errors.Is(err, tunnel.ErrResolver)
+	switch {
+	case errors.Is(err, intercept.ErrPrivileges):
+		return withHint(err, "as root: sudo ginnel tunnel run ...", "without: --socks 127.0.0.1:1080 or --listen, in place of --intercept")
+	case collides && collision.Free.IsValid():
+		return withHint(err, "give --range "+collision.Free.String())
+	case errors.Is(err, intercept.ErrAnother):
+		return withHint(err, "one tunneler serves all programs of a host: stop that one first")
+	case resolver && errors.Is(err, syscall.EADDRINUSE):
+		return withHint(err, "another resolver answers at "+cfg.DNS+"; `ss -lunp sport = 53` shows which",
+			"all of 127.0.0.0/8 is this host's: give --dns 127.0.0.2:53, say")
+	case resolver && errors.Is(err, syscall.EACCES):
+		return withHint(err, "ports below 1024 take root: give --dns 127.0.0.1:5353, say, or run as root")
+	case resolver && errors.Is(err, syscall.EADDRNOTAVAIL):
+		return withHint(err, "this host has no such address: `ip address` shows those that it has")
+	case errors.Is(err, hostdns.ErrFixed):
+		return withHint(err, "`lsattr` shows whether it is immutable, `chattr -i` changes that",
+			"or leave out --host-dns, and have programs ask "+cfg.DNS+" in another way")
+	case errors.Is(err, hostdns.ErrForbidden):
+		return withHint(err, "run as root, or leave out --host-dns")
+	case errors.Is(err, hostdns.ErrResolved):
+		return withHint(err, "give --host-dns file where systemd-resolved does not run")
+	}
+	return err
 }
 
 // run carries and hosts until ctx ends, or a part of it does.

@@ -21,9 +21,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"sync"
+	"syscall"
 )
 
 // Mode says how the host is told.
@@ -54,6 +56,28 @@ type Config struct {
 	Own  netip.Addr
 	Path string       // of resolv.conf; empty: /etc/resolv.conf
 	Log  *slog.Logger // nil: nothing is logged
+}
+
+// Why Open fails.
+var (
+	// ErrFixed: resolv.conf cannot be written, whoever tries.
+	ErrFixed = errors.New("cannot be changed: it is immutable, or its file system is read-only")
+	// ErrForbidden: resolv.conf may not be written by this process.
+	ErrForbidden = errors.New("may not be changed without root")
+	// ErrResolved: systemd-resolved does not do what it is told.
+	ErrResolved = errors.New("systemd-resolved")
+	errFile     = errors.New("is not changed")
+)
+
+// whyFixed gives why a file could not be written.
+func whyFixed(err error) error {
+	switch {
+	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EPERM):
+		return ErrFixed
+	case errors.Is(err, fs.ErrPermission):
+		return ErrForbidden
+	}
+	return errFile
 }
 
 // defaultPath is where programs look (resolv.conf(5)).
@@ -103,7 +127,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	if h.mode == Resolved {
 		if h.resolved, err = openResolved(ctx, cfg.Server, cfg.Own); err != nil {
-			return nil, fmt.Errorf("host DNS: systemd-resolved: %w", err)
+			return nil, fmt.Errorf("host DNS: %w: %w", ErrResolved, err)
 		}
 		h.undo = h.resolved.close
 		return h, nil
@@ -113,7 +137,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	h.upstreams = h.others(before)
 	if err := before.redirect(cfg.Path, cfg.Server.Addr()); err != nil {
-		return nil, fmt.Errorf("host DNS: %w", err)
+		return nil, fmt.Errorf("host DNS: %s %w: %w", cfg.Path, whyFixed(err), err)
 	}
 	h.undo = func() error { _, err := Cleanup(cfg.Path); return err }
 	return h, nil

@@ -29,6 +29,9 @@ import (
 // ErrPrivileges is why Open or Cleanup may not change routes.
 var ErrPrivileges = errors.New("this takes root or CAP_NET_ADMIN: run as root, or use --socks or --listen, which need neither")
 
+// ErrAnother is why Open and Cleanup refuse while another tunneler lives.
+var ErrAnother = errors.New("another tunneler intercepts on this host")
+
 // Config says what to intercept.
 type Config struct {
 	Range   netip.Prefix   // synthetic addresses, IPv4

@@ -102,7 +102,7 @@ func removeLeftovers() (removed int, err error) {
 		marker, err := mark(pool)
 		switch {
 		case errors.Is(err, unix.EADDRINUSE):
-			err = fmt.Errorf("another tunneler intercepts %s on this host", pool)
+			err = fmt.Errorf("%w: it has %s", ErrAnother, pool)
 		case err != nil:
 			err = fmt.Errorf("whose is the route %s: %w", pool, privileges(err))
 		default:

@@ -54,6 +54,9 @@ type Config struct {
 	Log         *slog.Logger  // nil: nothing is logged
 }
 
+// ErrResolver is what could not be opened when Config.DNS cannot be listened at.
+var ErrResolver = errors.New("resolver")
+
 // Addresses are where a Tunnel listens, with the ports that the system chose;
 // empty where it does not.
 type Addresses struct {
@@ -109,7 +112,7 @@ func Open(cfg Config) (t *Tunnel, err error) {
 	}
 	if cfg.DNS != "" {
 		if t.packets, t.queries, err = listenDNS(cfg.DNS); err != nil {
-			return t, fmt.Errorf("resolver: %w", err)
+			return t, fmt.Errorf("%w: %w", ErrResolver, err)
 		}
 		t.addresses.DNS = t.queries.Addr().String()
 	}
@@ -278,6 +281,7 @@ func (t *Tunnel) setNames(ctx context.Context, services []ginnel.Service) {
 			entries = append(entries, dns.Service{ID: s.ID, Intercept: *s.Intercept})
 		}
 	}
+	t.log.Info("services that may be dialed", "services", len(services), "with_names", len(entries))
 	if err := t.names.SetServices(ctx, entries); err != nil && ctx.Err() == nil {
 		t.log.Warn("some names are not served", "err", err)
 	}
