@@ -50,10 +50,11 @@ cases: build
 	fi
 
 # Throughput, connections and round trips of a network on this machine, beside a
-# two-hop TLS relay in the same run. BENCH takes more flags: --json, --rounds 1.
+# two-hop TLS relay, raw TCP, and ssh, stunnel and HAProxy where they are installed,
+# in the same run. BENCH takes more flags: --json, --rounds 1. A chart is left in bin.
 .PHONY: bench
 bench: build
-	@./bin/ginnel perf bench $(BENCH)
+	@./bin/ginnel perf bench --chart bin/perf.svg $(BENCH)
 	@./bin/ginnel controller bench $(if $(findstring --json,$(BENCH)),--json)
 	@./bin/ginnel dialer bench $(if $(findstring --json,$(BENCH)),--json)
 	@./bin/ginnel path bench $(if $(findstring --json,$(BENCH)),--json)

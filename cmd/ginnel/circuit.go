@@ -24,6 +24,8 @@ func newCircuitCmd() *cobra.Command {
 			{"PEER", func(c api.Circuit) string { return c.Peer.String() }},
 			{"PROTOCOL", func(c api.Circuit) string { return string(c.Protocol) }},
 			{"PATH", func(c api.Circuit) string { return list(c.Path) }},
+			{"UP", func(c api.Circuit) string { return bitRate(c.SentRate) }},
+			{"DOWN", func(c api.Circuit) string { return bitRate(c.ReceivedRate) }},
 			{"GENERATION", func(c api.Circuit) string { return strconv.FormatUint(uint64(c.Generation), 10) }},
 			{"SINCE", func(c api.Circuit) string { return ago(&c.Since) }},
 		},

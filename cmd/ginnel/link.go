@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,11 @@ func newLinkCmd() *cobra.Command {
 			{"LINK", func(l api.Link) string { return string(l.ID) }},
 			{"UP", func(l api.Link) string { return yes(l.Up) }},
 			{"RTT", func(l api.Link) string { return rtt(l) }},
+			{"A TO B", func(l api.Link) string { return loadOf(l, func(o api.LinkLoad) string { return bitRate(o.AToB) }) }},
+			{"B TO A", func(l api.Link) string { return loadOf(l, func(o api.LinkLoad) string { return bitRate(o.BToA) }) }},
+			{"BUSY", func(l api.Link) string {
+				return loadOf(l, func(o api.LinkLoad) string { return fmt.Sprintf("%.0f%%", 100*o.Busy) })
+			}},
 			{"STATIC", func(l api.Link) string { return l.StaticCost.String() }},
 			{"COST", func(l api.Link) string { return l.Cost.String() }},
 		},
@@ -36,6 +42,28 @@ func rtt(l api.Link) string {
 		return ""
 	}
 	return l.RTT.Round(10 * time.Microsecond).String()
+}
+
+// loadOf gives a cell about what a link carries.
+func loadOf(l api.Link, cell func(api.LinkLoad) string) string {
+	if l.Load == nil {
+		return ""
+	}
+	return cell(*l.Load)
+}
+
+// bitRate writes bytes a second as bits, as links are sold; none: empty.
+func bitRate(bytes uint64) string {
+	bits := 8 * float64(bytes)
+	switch {
+	case bits == 0:
+		return ""
+	case bits >= 1e9:
+		return fmt.Sprintf("%.2f Gbit/s", bits/1e9)
+	case bits >= 1e6:
+		return fmt.Sprintf("%.1f Mbit/s", bits/1e6)
+	}
+	return fmt.Sprintf("%.1f kbit/s", bits/1e3)
 }
 
 func newLinkCreateCmd() *cobra.Command {

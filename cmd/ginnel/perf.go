@@ -49,12 +49,17 @@ func newPerfServerCmd() *cobra.Command {
 	}
 	listen := cmd.Flags().String("listen", "127.0.0.1:0", "HOST:PORT; anyone who reaches it can make it busy")
 	service := cmd.Flags().String("service", "", "the service, in place of an address")
+	most := cmd.Flags().Int("connections", 1024, "how many are served at a time; one more is closed at once")
 	var identity string
 	identityFlag(cmd, &identity)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
+		if *most < 1 {
+			return usagef("--connections %d: want at least 1", *most)
+		}
+		server := perf.Server{Most: *most}
 		if *service == "" {
-			return servePerf(ctx, cmd, *listen, perf.Serve)
+			return servePerf(ctx, cmd, *listen, server.Serve)
 		}
 		if cmd.Flags().Changed("listen") {
 			return usagef("give either --listen or --service")
@@ -73,7 +78,7 @@ func newPerfServerCmd() *cobra.Command {
 		}{*service}, "perf server of service "+*service); err != nil {
 			return err
 		}
-		return perf.Serve(ctx, listener)
+		return server.Serve(ctx, listener)
 	}
 	return cmd
 }

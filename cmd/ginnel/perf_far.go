@@ -4,7 +4,6 @@
 package main
 
 import (
-	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -17,18 +16,6 @@ func (f *fleet) shaper(next string) (string, error) {
 	ready, _, err := f.start("perf", "shaper", "--json", "--next", next,
 		"--delay", (perf.FarTrip / 2).String(), "--rate", strconv.Itoa(perf.FarRate))
 	return ready.Address, err
-}
-
-// far makes another network, whose link is far, and gives the way through it.
-func (f *fleet) far(dir, server string) (perf.Dial, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	s, direct, err := f.networkOver(dir, server, true)
-	if err != nil {
-		return nil, err
-	}
-	return s.Dial, direct.Close()
 }
 
 // newPerfShaperCmd gives a far link in user space; bench starts it.

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -24,105 +26,131 @@ import (
 
 // Names in the network of a bench.
 const (
-	perfEdge    = "edge"
-	perfEgress  = "egress"
-	perfDistant = "distant" // the egress router of a far link: of two routers, the higher id dials
-	perfMachine = "client"
-	perfName    = "perf"
+	perfController = "controller"
+	perfEdge       = "edge"
+	perfEgress     = "egress"
+	perfBeyond     = "beyond"
+	perfDistant    = "distant" // a shaper lies before it: of two routers, the higher id dials
+	perfMachine    = "client"
+	perfName       = "perf"
 )
 
-// network makes a network as an operator would, each part a process, and gives
-// the way from a tunneler's listener to the server, with the SDK that goes
-// without one.
-func (f *fleet) network(dir, server string) (perf.Side, *sdk.Client, error) {
-	return f.networkOver(dir, server, false)
+// benchWay is a service of the network of a bench, and the routers that lie before
+// its server.
+type benchWay struct {
+	service string
+	path    []ginnel.RouterID
 }
 
-// networkOver is network whose link may be far.
-func (f *fleet) networkOver(dir, server string, far bool) (perf.Side, *sdk.Client, error) {
-	n := benchNetwork{fleet: f, dir: dir, egress: perfEgress}
-	if far {
-		n.egress = perfDistant
-	}
-	client, err := n.start(server)
-	if err != nil {
-		return perf.Side{}, nil, err
-	}
-	s := n.by(n.resuming)
-	full := n.by(n.full)
-	s.Full = &full
-	s.Direct = func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, perfName) }
-	return s, client, nil
+// The ways that there are. They share routers: what a bench does not measure is idle.
+func shortWay() benchWay { return benchWay{perfName, []ginnel.RouterID{perfEdge, perfEgress}} }
+
+func longerWay() benchWay {
+	return benchWay{"longer", []ginnel.RouterID{perfEdge, perfEgress, perfBeyond}}
 }
 
-// start makes the network and gives an SDK that dials in it.
-func (n *benchNetwork) start(server string) (*sdk.Client, error) {
-	ctx, cancel := context.WithTimeout(n.fleet.ctx, time.Minute)
-	defer cancel()
-	if err := n.startController(ctx); err != nil {
-		return nil, err
-	}
-	defer n.client.Close()
-	for _, step := range []func(context.Context) error{
-		func(ctx context.Context) error { return n.startRouter(ctx, perfEdge) },
-		func(ctx context.Context) error { return n.startRouter(ctx, n.egress) },
-		func(ctx context.Context) error { return n.describe(ctx, server) },
-		n.await,
-		n.startTunnelers,
-		n.checkPath,
-	} {
-		if err := step(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return sdk.New(n.identity, sdk.Options{})
-}
+func farWay() benchWay { return benchWay{"far", []ginnel.RouterID{perfEdge, perfDistant}} }
 
-// benchNetwork is a network while it is made.
+// name gives what programs call the service.
+func (w benchWay) name() string { return w.service + ".internal" }
+
+// benchNetwork is a network as an operator would make it, each part a process.
 type benchNetwork struct {
 	fleet     *fleet
 	dir       string
-	egress    string // perfDistant: a shaper lies before it
+	ways      []benchWay
 	client    *api.Client
-	processes []*perf.Process
+	processes map[string]*perf.Process // controller and routers, by name
+	metrics   map[string]string        // HOST:PORT of those of routers
+	links     map[ginnel.LinkSpec]bool // made
 	identity  *sdk.Identity
 	// The tunneler that resumes TLS sessions, and the one that does not.
 	resuming, full tunneler
 }
 
-type tunneler struct {
-	process *perf.Process
-	listen  string
-	more    []string // it listens at these, too, by further flags
-	metrics string   // HOST:PORT
-	dns     string   // HOST:PORT; empty: it answers no names
+// network makes a network with these ways and gives an SDK that dials in it.
+func (f *fleet) network(dir, server string, ways ...benchWay) (*benchNetwork, *sdk.Client, error) {
+	n := newBenchNetwork(f, dir, ways...)
+	ctx, cancel := context.WithTimeout(n.fleet.ctx, time.Minute)
+	defer cancel()
+	if err := n.startController(ctx); err != nil {
+		return nil, nil, err
+	}
+	for _, step := range []func(context.Context) error{
+		n.startRouters,
+		func(ctx context.Context) error { return n.describe(ctx, server) },
+		n.await,
+		n.startTunnelers,
+		n.checkPaths,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	client, err := sdk.New(n.identity, sdk.Options{})
+	return n, client, err
+}
+
+func newBenchNetwork(f *fleet, dir string, ways ...benchWay) *benchNetwork {
+	return &benchNetwork{
+		fleet: f, dir: dir, ways: ways, processes: map[string]*perf.Process{}, metrics: map[string]string{},
+		links: map[ginnel.LinkSpec]bool{},
+	}
+}
+
+// side gives the ways through the network, from the listeners of its tunnelers and
+// from the SDK that goes without one.
+func (n *benchNetwork) side(client *sdk.Client) perf.Side {
+	s := n.by(n.resuming)
+	full := n.by(n.full)
+	s.Name, s.Full, s.Few = "ginnel", &full, true
+	s.Direct = func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, perfName) }
+	for _, w := range n.ways {
+		dial := dialTCP(n.resuming.listen[w.service])
+		switch w.service {
+		case longerWay().service:
+			s.Longer = dial
+		case farWay().service:
+			s.Far = dial
+		}
+	}
+	return s
 }
 
 // by gives the way through the network by a tunneler.
 func (n *benchNetwork) by(t tunneler) perf.Side {
-	s := side("ginnel", t.listen, append(slices.Clone(n.processes), t.process))
+	used := []*perf.Process{n.processes[perfController], n.processes[perfEdge], n.processes[perfEgress], t.process}
+	s := side(t.listen[perfName], used)
 	s.Handshakes = t.handshakes
 	return s
 }
 
+type tunneler struct {
+	process *perf.Process
+	listen  map[string]string // HOST:PORT by service
+	more    []string          // it listens at these, too, by further flags
+	metrics string            // HOST:PORT
+	dns     string            // HOST:PORT; empty: it answers no names
+}
+
 func (n *benchNetwork) path(name string) string { return filepath.Join(n.dir, name) }
 
-func (n *benchNetwork) launch(args ...string) error {
+func (n *benchNetwork) launch(name string, args ...string) error {
 	p, err := n.fleet.launch(args...)
-	n.processes = append(n.processes, p)
+	n.processes[name] = p
 	return err
 }
 
 // startController makes a network whose controller dials its routers at once.
 func (n *benchNetwork) startController(ctx context.Context) error {
-	home, config := n.path("controller"), n.path("controller.yaml")
+	home, config := n.path(perfController), n.path("controller.yaml")
 	if err := initController(ctx, home, perfName, "c1"); err != nil {
 		return err
 	}
 	if err := os.WriteFile(config, []byte("dialer: {dialDelay: 0s}\n"), 0o600); err != nil {
 		return err
 	}
-	if err := n.launch("controller", "run", "--dir", home, "--config", config); err != nil {
+	if err := n.launch(perfController, "controller", "run", "--dir", home, "--config", config); err != nil {
 		return err
 	}
 	n.client = api.NewSocketClient(filepath.Join(home, socketName))
@@ -130,6 +158,20 @@ func (n *benchNetwork) startController(ctx context.Context) error {
 		_, err := n.client.Status(ctx)
 		return err == nil, nil
 	})
+}
+
+func (n *benchNetwork) startRouters(ctx context.Context) error {
+	for _, w := range n.ways {
+		for _, r := range w.path {
+			if n.processes[string(r)] != nil {
+				continue
+			}
+			if err := n.startRouter(ctx, string(r)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (n *benchNetwork) startRouter(ctx context.Context, name string) error {
@@ -160,7 +202,10 @@ func (n *benchNetwork) startRouter(ctx context.Context, name string) error {
 	if err := initRouter(n.path(name), pki.Secret(made.Token), cfg); err != nil {
 		return err
 	}
-	return n.launch("router", "run", "--dir", n.path(name))
+	if n.metrics[name], err = freePort(); err != nil {
+		return err
+	}
+	return n.launch(name, "router", "run", "--dir", n.path(name), "--metrics", n.metrics[name])
 }
 
 // freePort gives a port of this machine that nobody listens on; another program
@@ -179,21 +224,15 @@ func (n *benchNetwork) describe(ctx context.Context, server string) error {
 	if err := n.client.Policies().Delete(ctx, "all-edge-routers"); err != nil {
 		return err
 	}
-	if _, err := n.client.Links().Create(ctx, ginnel.LinkSpec{A: perfEdge, B: ginnel.RouterID(n.egress)}); err != nil {
-		return err
-	}
-	if _, err := n.client.Services().Create(ctx, ginnel.Service{ID: perfName, Intercept: &ginnel.Intercept{
-		Addresses: []string{"perf.internal"}, Ports: []string{"80"}, Protocols: []string{"tcp"},
-	}}); err != nil {
-		return err
-	}
-	if _, err := n.client.Terminators().Create(ctx, ginnel.Terminator{
-		Service: perfName, Router: ginnel.RouterID(n.egress), Address: ginnel.Address("tcp:" + server),
-	}); err != nil {
-		return err
+	var services []string
+	for _, w := range n.ways {
+		services = append(services, "@"+w.service)
+		if err := n.describeWay(ctx, w, server); err != nil {
+			return err
+		}
 	}
 	for _, p := range []ginnel.Policy{
-		{ID: "dial", Kind: ginnel.DialPolicy, Identities: []string{"@" + perfMachine}, Services: []string{"@" + perfName}},
+		{ID: "dial", Kind: ginnel.DialPolicy, Identities: []string{"@" + perfMachine}, Services: services},
 		{ID: "edge", Kind: ginnel.EdgeRouterPolicy, Identities: []string{"@" + perfMachine}, Routers: []string{"@" + perfEdge}},
 	} {
 		if _, err := n.client.Policies().Create(ctx, p); err != nil {
@@ -203,9 +242,32 @@ func (n *benchNetwork) describe(ctx context.Context, server string) error {
 	return nil
 }
 
-// await waits until both routers are connected and the link is up and measured.
+// describeWay makes the links of a way that no earlier one has made, and its service.
+func (n *benchNetwork) describeWay(ctx context.Context, w benchWay, server string) error {
+	for i := range w.path[1:] {
+		l := ginnel.LinkSpec{A: w.path[i], B: w.path[i+1]}
+		if n.links[l] {
+			continue
+		}
+		if _, err := n.client.Links().Create(ctx, l); err != nil {
+			return err
+		}
+		n.links[l] = true
+	}
+	if _, err := n.client.Services().Create(ctx, ginnel.Service{ID: ginnel.ServiceID(w.service), Intercept: &ginnel.Intercept{
+		Addresses: []string{w.name()}, Ports: []string{"80"}, Protocols: []string{"tcp"},
+	}}); err != nil {
+		return err
+	}
+	_, err := n.client.Terminators().Create(ctx, ginnel.Terminator{
+		Service: ginnel.ServiceID(w.service), Router: w.path[len(w.path)-1], Address: ginnel.Address("tcp:" + server),
+	})
+	return err
+}
+
+// await waits until all routers are connected and the links are up and measured.
 func (n *benchNetwork) await(ctx context.Context) error {
-	return until(ctx, "routers and their link", func() (bool, error) {
+	return until(ctx, "routers and their links", func() (bool, error) {
 		routers, err := n.client.Routers().List(ctx)
 		if err != nil {
 			return false, err
@@ -214,7 +276,10 @@ func (n *benchNetwork) await(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		ready := len(links) == 1 && links[0].Up && links[0].Measured
+		ready := true
+		for _, l := range links {
+			ready = ready && l.Up && l.Measured
+		}
 		for _, r := range routers {
 			ready = ready && r.Connected
 		}
@@ -252,64 +317,84 @@ func (n *benchNetwork) enroll(ctx context.Context, name ginnel.IdentityID) (*sdk
 }
 
 func (n *benchNetwork) startTunneler(ctx context.Context, identity string, more ...string) (tunneler, error) {
-	args := []string{
-		"tunnel", "run", "--json", "--identity", identity,
-		"--listen", "127.0.0.1:0=perf.internal:80", "--zone", "internal", "--metrics", "127.0.0.1:0",
+	args := []string{"tunnel", "run", "--json", "--identity", identity, "--zone", "internal", "--metrics", "127.0.0.1:0"}
+	for _, w := range n.ways {
+		args = append(args, "--listen", "127.0.0.1:0="+w.name()+":80")
 	}
 	ready, p, err := n.fleet.start(append(args, more...)...)
 	if err != nil {
 		return tunneler{}, err
 	}
-	if len(ready.Listen) == 0 {
+	if len(ready.Listen) < len(n.ways) {
 		return tunneler{}, fmt.Errorf("the tunneler listens at %q", ready.Listen)
 	}
-	t := tunneler{p, ready.Listen[0], ready.Listen[1:], ready.Metrics, ready.DNS}
-	return t, until(ctx, "the way through", func() (bool, error) {
-		_, err := perf.Connect(ctx, dialTCP(t.listen), 1, perf.Bound{Count: 1})
-		return err == nil, err
-	})
+	t := tunneler{p, map[string]string{}, ready.Listen[len(n.ways):], ready.Metrics, ready.DNS}
+	for i, w := range n.ways {
+		t.listen[w.service] = ready.Listen[i]
+		err := until(ctx, "the way "+w.service, func() (bool, error) {
+			_, err := perf.Connect(ctx, dialTCP(ready.Listen[i]), 1, perf.Bound{Count: 1})
+			return err == nil, err
+		})
+		if err != nil {
+			return tunneler{}, err
+		}
+	}
+	return t, nil
 }
 
 // handshakes gives what the tunneler's metrics say of them.
 func (t tunneler) handshakes(ctx context.Context) (perf.Handshakes, error) {
-	url := "http://" + t.metrics + "/metrics"
-	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	counted, err := scrape(ctx, t.metrics)
+	h := perf.Handshakes{Full: counted[handshakesName+`{resumed="false"}`], Resumed: counted[handshakesName+`{resumed="true"}`]}
+	if err == nil && h == (perf.Handshakes{}) {
+		err = fmt.Errorf("metrics of %s: no handshakes", t.metrics)
+	}
+	return h, err
+}
+
+// scrape reads the metrics of a process at HOST:PORT, by name and labels.
+func scrape(ctx context.Context, address string) (map[string]float64, error) {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
-		return perf.Handshakes{}, err
+		return nil, err
 	}
 	answer, err := http.DefaultClient.Do(ask)
 	if err != nil {
-		return perf.Handshakes{}, fmt.Errorf("metrics: %w", err)
+		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	defer answer.Body.Close()
-	var h perf.Handshakes
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-		// Who does not find the line has read no number.
-		_, _ = fmt.Sscanf(lines.Text(), handshakesName+`{resumed="false"} %g`, &h.Full)
-		_, _ = fmt.Sscanf(lines.Text(), handshakesName+`{resumed="true"} %g`, &h.Resumed)
+	counted := map[string]float64{}
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		name, number, _ := strings.Cut(lines.Text(), " ")
+		if v, err := strconv.ParseFloat(number, 64); err == nil {
+			counted[name] = v
+		}
 	}
-	if h == (perf.Handshakes{}) {
-		return h, fmt.Errorf("metrics of %s: no handshakes", url)
-	}
-	return h, nil
+	return counted, lines.Err()
 }
 
-// checkPath fails if the way to the server is another than what is to be measured.
-func (n *benchNetwork) checkPath(ctx context.Context) error {
-	conn, err := dialTCP(n.resuming.listen)(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	return until(ctx, "a circuit", func() (bool, error) {
-		circuits, err := n.client.ListCircuits(ctx)
-		for _, c := range circuits {
-			if want := []ginnel.RouterID{perfEdge, ginnel.RouterID(n.egress)}; !slices.Equal(c.Path, want) {
-				return false, fmt.Errorf("it goes over %v, want %v", c.Path, want)
-			}
+// checkPaths fails if a way to the server is another than what is to be measured.
+func (n *benchNetwork) checkPaths(ctx context.Context) error {
+	for _, w := range n.ways {
+		conn, err := dialTCP(n.resuming.listen[w.service])(ctx)
+		if err != nil {
+			return err
 		}
-		return len(circuits) > 0, err
-	})
+		defer conn.Close()
+		err = until(ctx, "a circuit of the way "+w.service, func() (bool, error) {
+			circuits, err := n.client.ListCircuits(ctx)
+			i := slices.IndexFunc(circuits, func(c api.Circuit) bool { return string(c.Service) == w.service })
+			if i >= 0 && !slices.Equal(circuits[i].Path, w.path) {
+				return false, fmt.Errorf("it goes over %v, want %v", circuits[i].Path, w.path)
+			}
+			return i >= 0, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // until asks ready again and again until it says yes.

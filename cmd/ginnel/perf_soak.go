@@ -81,7 +81,7 @@ func (f *fleet) soak(dir, server string, length time.Duration) (done perf.Soaked
 	defer flows.Close()
 	go giveBack(flows) // until it is closed
 	f.vitals = dir
-	n := benchNetwork{fleet: f, dir: dir, egress: perfEgress}
+	n := newBenchNetwork(f, dir, shortWay())
 	load, err := n.startSoak(server, flows.LocalAddr().String())
 	if err != nil {
 		return done, nil, err
@@ -118,8 +118,7 @@ func (n *benchNetwork) startSoak(server, flows string) (load perf.Soak, err erro
 	defer n.client.Close()
 	var through tunneler
 	for _, step := range []func(context.Context) error{
-		func(ctx context.Context) error { return n.startRouter(ctx, perfEdge) },
-		func(ctx context.Context) error { return n.startRouter(ctx, n.egress) },
+		n.startRouters,
 		func(ctx context.Context) error { return n.describe(ctx, server) },
 		func(ctx context.Context) error { return n.describeSoak(ctx, flows) },
 		n.await,
@@ -141,7 +140,7 @@ func (n *benchNetwork) startSoak(server, flows string) (load perf.Soak, err erro
 	}
 	datagrams := strings.TrimPrefix(through.more[1], "udp:")
 	load = perf.Soak{
-		Ways: []perf.Dial{dialTCP(through.listen), dialTCP(through.more[0])},
+		Ways: []perf.Dial{dialTCP(through.listen[perfName]), dialTCP(through.more[0])},
 		Datagrams: func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "udp", datagrams)
 		},
@@ -166,7 +165,7 @@ func (n *benchNetwork) describeSoak(ctx context.Context, flows string) error {
 		}
 	}
 	_, err := n.client.Terminators().Create(ctx, ginnel.Terminator{
-		Service: soakFlows, Router: ginnel.RouterID(n.egress), Address: ginnel.Address("udp:" + flows),
+		Service: soakFlows, Router: perfEgress, Address: ginnel.Address("udp:" + flows),
 	})
 	if err != nil {
 		return err
@@ -174,7 +173,7 @@ func (n *benchNetwork) describeSoak(ctx context.Context, flows string) error {
 	for _, p := range []ginnel.Policy{
 		{ID: "soak-dial", Kind: ginnel.DialPolicy, Identities: []string{"@" + perfMachine}, Services: []string{"@" + soakHosted, "@" + soakFlows}},
 		{ID: "soak-bind", Kind: ginnel.BindPolicy, Identities: []string{"@" + soakHostName}, Services: []string{"@" + soakHosted}},
-		{ID: "soak-edge", Kind: ginnel.EdgeRouterPolicy, Identities: []string{"@" + soakHostName}, Routers: []string{"@" + n.egress}},
+		{ID: "soak-edge", Kind: ginnel.EdgeRouterPolicy, Identities: []string{"@" + soakHostName}, Routers: []string{"@" + perfEgress}},
 	} {
 		if _, err := n.client.Policies().Create(ctx, p); err != nil {
 			return err
@@ -189,7 +188,7 @@ func (n *benchNetwork) startHost(ctx context.Context, server string) error {
 	if err != nil {
 		return err
 	}
-	return n.launch("tunnel", "run", "--identity", file, "--host", soakHosted+"=tcp:"+server)
+	return n.launch(soakHostName, "tunnel", "run", "--identity", file, "--host", soakHosted+"=tcp:"+server)
 }
 
 // readRecords reads what the processes of a soak have kept since it began.

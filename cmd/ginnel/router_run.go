@@ -165,6 +165,7 @@ func newRouterRunCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	dir := cmd.Flags().String("dir", "", "the router's directory")
+	metrics := cmd.Flags().String("metrics", "", "HOST:PORT at which Prometheus finds GET /metrics; anyone who reaches it can read them")
 	level := slog.LevelInfo
 	cmd.Flags().TextVar(&level, "log-level", slog.LevelInfo, "least level that is logged: debug, info, warn or error")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -173,12 +174,12 @@ func newRouterRunCmd() *cobra.Command {
 		}
 		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 		defer ballast()()
-		return runRouter(cmd.Context(), *dir, log)
+		return runRouter(cmd.Context(), *dir, *metrics, log)
 	}
 	return cmd
 }
 
-func runRouter(ctx context.Context, dir string, log *slog.Logger) error {
+func runRouter(ctx context.Context, dir, metrics string, log *slog.Logger) error {
 	file := filepath.Join(dir, router.ConfigFile)
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -208,6 +209,14 @@ func runRouter(ctx context.Context, dir string, log *slog.Logger) error {
 	})
 	if err != nil {
 		return unenrolled(dir, err)
+	}
+	served, err := serveMetrics(metrics, routerMetrics(r), log)
+	if err != nil {
+		return err
+	}
+	defer served.Close()
+	if served != nil {
+		log.Info("metrics", "address", served.Address())
 	}
 	err = built.run(ctx, r, cfg.DialProxy.Network(system), log)
 	if errors.Is(err, syscall.EADDRINUSE) {

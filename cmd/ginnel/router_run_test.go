@@ -239,7 +239,7 @@ func TestRouterRunEnds(t *testing.T) {
 		}
 	}), nil))
 	ended := make(chan error, 1)
-	go func() { ended <- runRouter(ctx, dir, log) }()
+	go func() { ended <- runRouter(ctx, dir, "", log) }()
 	select {
 	case <-listening:
 	case err := <-ended:

@@ -82,8 +82,7 @@ type namesFigure struct {
 }
 
 func (b *namesBench) measure(f *fleet, dir, server string, rounds, connects int, duration time.Duration) error {
-	n := benchNetwork{fleet: f, dir: dir, egress: perfEgress}
-	client, err := n.start(server)
+	n, client, err := f.network(dir, server, shortWay())
 	if err != nil {
 		return err
 	}
@@ -98,7 +97,7 @@ func (b *namesBench) measure(f *fleet, dir, server string, rounds, connects int,
 		return new(net.Dialer).DialContext(ctx, network, t.dns)
 	}}
 	byName := func(ctx context.Context) (net.Conn, error) {
-		found, err := resolver.LookupNetIP(ctx, "ip4", "perf.internal.")
+		found, err := resolver.LookupNetIP(ctx, "ip4", shortWay().name()+".")
 		if err != nil {
 			return nil, err
 		}
@@ -130,8 +129,8 @@ func (b *namesBench) measure(f *fleet, dir, server string, rounds, connects int,
 		measure    func(perf.Dial) (float64, error)
 	}{
 		{"connect by name + first byte p50", "ms", bySDK, "SDK", latency},
-		{"1 stream up", "Gbit/s", dialTCP(t.listen), "--listen", up},
-		{"1 stream down", "Gbit/s", dialTCP(t.listen), "--listen", down},
+		{"1 stream up", "Gbit/s", dialTCP(t.listen[perfName]), "--listen", up},
+		{"1 stream down", "Gbit/s", dialTCP(t.listen[perfName]), "--listen", down},
 	} {
 		var values [2][]float64
 		for round := range rounds {

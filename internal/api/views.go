@@ -53,6 +53,15 @@ type Link struct {
 	ginnel.Link
 	Cost   ginnel.Cost `json:"cost" doc:"what path choice counts"`
 	Stored bool        `json:"stored" doc:"false: of a link group"`
+	Load   *LinkLoad   `json:"load,omitempty" doc:"none: it carries nothing, or its routers have not said"`
+}
+
+// LinkLoad is what a link carried in the last few seconds, by the word of its two
+// routers.
+type LinkLoad struct {
+	AToB uint64  `json:"a_to_b" doc:"bytes a second"`
+	BToA uint64  `json:"b_to_a" doc:"bytes a second"`
+	Busy float64 `json:"busy" doc:"share of the time in which frames had to wait, at the end where they waited more"`
 }
 
 // Circuit is a running circuit.
@@ -60,6 +69,8 @@ type Circuit struct {
 	ginnel.Circuit
 	BytesSent     uint64 `json:"bytes_sent" doc:"by the client"`
 	BytesReceived uint64 `json:"bytes_received" doc:"by the client"`
+	SentRate      uint64 `json:"sent_rate" doc:"bytes a second, by the client, in the last few seconds"`
+	ReceivedRate  uint64 `json:"received_rate" doc:"bytes a second, by the client, in the last few seconds"`
 }
 
 // Dial is a router that the controller dials or watches.

@@ -23,7 +23,7 @@ type circuitsAdmin struct{ c *Controller }
 func (a circuitsAdmin) ListCircuits(context.Context) ([]api.Circuit, error) {
 	list := []api.Circuit{}
 	for _, ends := range a.c.fabric.allCircuits() {
-		list = append(list, showCircuit(ends))
+		list = append(list, a.show(ends))
 	}
 	sortBy(list, func(c api.Circuit) ginnel.CircuitID { return c.ID })
 	return list, nil
@@ -35,7 +35,14 @@ func (a circuitsAdmin) GetCircuit(_ context.Context, id string) (api.Circuit, er
 	if len(ends) == 0 {
 		return api.Circuit{}, api.Problemf(ginnel.KindNotFound, "circuit %s: not found", id)
 	}
-	return showCircuit(ends), nil
+	return a.show(ends), nil
+}
+
+// show gives a circuit with what it carries.
+func (a circuitsAdmin) show(ends []*endpointRow) api.Circuit {
+	c := showCircuit(ends)
+	a.c.fabric.addLoad(&c)
+	return c
 }
 
 // DeleteCircuit ends a circuit at every router that has an end of it.

@@ -22,7 +22,9 @@ func (a linksAdmin) List(context.Context) ([]api.Link, error) {
 	live := make(map[ginnel.LinkID]bool)
 	for _, l := range a.c.fabric.links() {
 		live[l.ID] = true
-		list = append(list, showLink(view, l))
+		shown := showLink(view, l)
+		shown.Load = a.c.fabric.linkLoad(l)
+		list = append(list, shown)
 	}
 	for spec := range view.Links().All() {
 		if !live[spec.ID()] {

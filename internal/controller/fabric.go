@@ -54,6 +54,7 @@ type softState struct {
 	terminators map[ginnel.TerminatorID]*terminatorRow
 	edges       map[uint64]*edgeRow
 	endpoints   map[endpointKey]*endpointRow
+	loads       loads
 }
 
 func newFabric(c *Controller) *fabric {
@@ -198,6 +199,7 @@ func (f *fabric) begin(ch *channel) {
 		terminators: make(map[ginnel.TerminatorID]*terminatorRow),
 		edges:       make(map[uint64]*edgeRow),
 		endpoints:   make(map[endpointKey]*endpointRow),
+		loads:       loads{make(map[ginnel.LinkID]linkLoad), make(map[ginnel.CircuitID]circuitLoad)},
 	}
 }
 

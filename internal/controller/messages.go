@@ -26,6 +26,8 @@ func (r receiver) Message(m *wire.Message) error {
 	switch body := m.GetBody().(type) {
 	case *wire.Message_State:
 		return ch.reports.add(body.State)
+	case *wire.Message_Loads:
+		c.fabric.setLoads(ch, body.Loads)
 	case *wire.Message_LabelGrant:
 		c.circuits.labelGrant(ch, body.LabelGrant.GetLabels())
 	case *wire.Message_RouteConnecting:

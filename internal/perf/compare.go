@@ -12,22 +12,26 @@ import (
 	"time"
 )
 
-// Side is one of the networks that Compare measures.
+// Side is one of the networks that Compare measures. What it lacks is not measured
+// on it.
 type Side struct {
 	Name string
 	Dial Dial
-	// Full is a way through the same network that resumes no TLS sessions; nil: Dial
-	// is one.
+	// Full is a way through the same network that resumes no TLS sessions.
 	Full *Side
-	// Direct is a Dial without a proxy of the network in between; nil: there is none.
+	// Direct is a Dial without a proxy of the network in between.
 	Direct Dial
-	// Far is a way over a link of FarTrip; nil: there is none.
+	// Far is a way over a link of FarTrip.
 	Far Dial
-	// Usage gives what the processes of the network use; nil: unknown. Those of
-	// load and server do not belong to it.
+	// Longer is a way that differs from Dial by one hop more.
+	Longer Dial
+	// Few asks for measurements with two and with four streams as well.
+	Few bool
+	// Usage gives what the processes of the network use. Those of load and server
+	// do not belong to it.
 	Usage func() (Usage, error)
 	// Handshakes gives how many end-to-end TLS handshakes Dial has made so far:
-	// proof that it resumes, or does not. Nil: unknown.
+	// proof that it resumes, or does not.
 	Handshakes func(context.Context) (Handshakes, error)
 }
 
@@ -42,6 +46,23 @@ const (
 	Dialing = "dial"
 	// Far is about throughput over a link with a long round trip.
 	Far = "far"
+	// Alone and Faults are not of Compare: what is known of the first side alone is
+	// added to what it found.
+	Alone  = "alone"
+	Faults = "faults"
+)
+
+// Names of the figures of sections Alone and Faults.
+const (
+	MemoryRouter     = "memory_router"     // idle
+	MemoryController = "memory_controller" // idle
+	MemoryClient     = "memory_client"     // of a circuit, at the router of its client
+	MemoryRow        = "memory_row"        // at one that it passes
+	MemoryEnd        = "memory_end"        // at one where it ends
+	AfterKill        = "after_kill"        // of a router, until dials avoid it
+	AfterSilentLink  = "after_silent_link" // the same
+	AfterSilentCtrl  = "after_silent_ctrl" // until the router counts as gone
+	DemoStart        = "demo_start"        // until its first byte by name
 )
 
 // The link of section Far.
@@ -50,14 +71,14 @@ const (
 	FarRate = 25_000_000 // bytes a second
 )
 
-// Sections gives all of them, in the order of measurement.
-func Sections() []string { return []string{Data, Dialing, Far} }
+// Sections gives all of them, in the order in which they are shown.
+func Sections() []string { return []string{Data, Dialing, Far, Alone, Faults} }
 
 // Plan says what Compare measures.
 type Plan struct {
-	Rounds   int           // each measures everything once on both sides
+	Rounds   int           // each measures everything once on all sides
 	Duration time.Duration // of each measurement that is bound by time
-	Streams  int           // of the measurements with several streams
+	Streams  int           // of the measurements with many streams
 	Connects int           // of the measurement of connect latency, one at a time
 	InFlight int           // of the measurement of connections a second
 	Sections []string      // what is measured; nil: all Sections
@@ -87,20 +108,22 @@ func (p Plan) Check() error {
 	return nil
 }
 
-// Figure is one number that was measured on both sides: the medians of all
-// rounds, and the median of the ratios that the rounds gave. What the machine
-// does besides hits both sides of a round alike, so the ratio says most.
+// Figure is one number that was measured on several sides: the medians of all
+// rounds, and the medians of the ratios that the rounds gave. What the machine
+// does besides hits all sides of a round alike, so the ratios say most.
 type Figure struct {
-	Section string  `json:"section"`
-	Name    string  `json:"name"`
-	Unit    string  `json:"unit"`
-	A       float64 `json:"a"`
-	B       float64 `json:"b"`
-	Ratio   float64 `json:"ratio"` // a / b; 0: there is no b
+	Section string `json:"section"`
+	Name    string `json:"name"`
+	Unit    string `json:"unit"`
+	// Values are by side; a side that was not measured so has none.
+	Values map[string]float64 `json:"values"`
+	// Ratios are of the first side's value to that of each other side.
+	Ratios map[string]float64 `json:"ratios,omitempty"`
 }
 
 // Failure is connections that failed in a measurement, which goes on with the
-// others, or is made again where it cannot.
+// others, or is made again where it cannot. The first side must be measured in the
+// end; where another cannot, that figure is left out.
 type Failure struct {
 	Side    string `json:"side"`
 	Measure string `json:"measure"`
@@ -110,8 +133,7 @@ type Failure struct {
 
 // Comparison is what Compare found, the figures in the order of measurement.
 type Comparison struct {
-	A       string   `json:"a"` // the name of the first side
-	B       string   `json:"b"`
+	Sides   []string `json:"sides"` // names
 	Rounds  int      `json:"rounds"`
 	Figures []Figure `json:"figures"`
 	// Failures are none on a machine that has time for what it is asked.
@@ -125,6 +147,11 @@ func (c Comparison) Figure(name string) Figure {
 		return Figure{}
 	}
 	return c.Figures[i]
+}
+
+// Add adds a figure of the first side alone, which Compare does not measure.
+func (c *Comparison) Add(section, name, unit string, v float64) {
+	c.Figures = append(c.Figures, Figure{Section: section, Name: name, Unit: unit, Values: map[string]float64{c.Sides[0]: v}})
 }
 
 // measurement measures one side and gives some values.
@@ -150,39 +177,51 @@ type value struct {
 // that failed.
 const tries = 3
 
-// Compare measures both sides in turn, one measurement after the other, a before
-// b in odd rounds and after it in even ones.
-func Compare(ctx context.Context, a, b Side, plan Plan) (Comparison, error) {
+// Compare measures all sides in turn, one measurement after the other. Each side
+// is the first to be measured in one round out of as many as there are sides. The
+// first side is what the others are compared with.
+func Compare(ctx context.Context, sides []Side, plan Plan) (Comparison, error) {
 	if err := plan.Check(); err != nil {
 		return Comparison{}, err
 	}
-	for _, s := range []Side{a, b} {
+	c := Comparison{Rounds: plan.Rounds}
+	for _, s := range sides {
+		if slices.Contains(c.Sides, s.Name) {
+			return Comparison{}, fmt.Errorf("two sides are named %q", s.Name)
+		}
 		if err := warm(ctx, s); err != nil {
 			return Comparison{}, fmt.Errorf("%s: %w", s.Name, err)
 		}
+		c.Sides = append(c.Sides, s.Name)
 	}
-	t := tally{rounds: map[string][][2]float64{}, failures: []Failure{}}
-	for round := 1; round <= plan.Rounds; round++ {
+	t := tally{rounds: map[string][]map[string]float64{}, failures: []Failure{}}
+	for round := range plan.Rounds {
 		for _, m := range plan.measurements() {
-			for turn := range 2 {
-				which := (turn + round + 1) % 2
-				side := [2]Side{a, b}[which]
+			for turn := range sides {
+				which := (turn + round) % len(sides)
+				side := sides[which]
 				if plan.Tell != nil {
-					plan.Tell(round, side.Name, m.what)
+					plan.Tell(round+1, side.Name, m.what)
 				}
-				if err := t.measure(ctx, m, round, which, side); err != nil {
+				err := t.measure(ctx, m, round, side)
+				if err != nil && (which == 0 || ctx.Err() != nil) {
 					return Comparison{}, fmt.Errorf("%s: %s: %w", side.Name, m.what, err)
 				}
 			}
 		}
 	}
-	return Comparison{A: a.Name, B: b.Name, Rounds: plan.Rounds, Figures: t.figures(), Failures: t.failures}, nil
+	c.Figures, c.Failures = t.figures(c.Sides), t.failures
+	return c, nil
 }
 
 // warm makes a few connections that do not count: the first ones of a network
 // meet caches that are empty.
 func warm(ctx context.Context, s Side) error {
-	for _, dial := range []Dial{s.Dial, s.full().Dial, s.Direct} {
+	ways := []Dial{s.Dial, s.Direct, s.Longer}
+	if s.Full != nil {
+		ways = append(ways, s.Full.Dial)
+	}
+	for _, dial := range ways {
 		if dial == nil {
 			continue
 		}
@@ -220,24 +259,25 @@ func (s Side) spent(fn func() error) (Usage, error) {
 
 // tally collects the values of all rounds.
 type tally struct {
-	order    []Figure                // without numbers
-	rounds   map[string][][2]float64 // by name, of each round both sides
+	order    []Figure                        // without numbers
+	rounds   map[string][]map[string]float64 // by name, of each round by side
 	failures []Failure
 }
 
 // measure makes one measurement of a side, and makes it again when it cannot go on.
-func (t *tally) measure(ctx context.Context, m measurement, round, which int, s Side) error {
+// Every failure is noted, that of the last try too.
+func (t *tally) measure(ctx context.Context, m measurement, round int, s Side) error {
 	for try := 1; ; try++ {
 		f, err := m.run(ctx, s)
 		if err == nil {
 			t.failed(s.Name, m.what, f.failed, f.first)
-			t.add(m.section, round, which, f.values)
+			t.add(m.section, round, s.Name, f.values)
 			return nil
 		}
+		t.failed(s.Name, m.what, 1, err.Error())
 		if ctx.Err() != nil || try == tries {
 			return err
 		}
-		t.failed(s.Name, m.what, 1, err.Error())
 	}
 }
 
@@ -253,31 +293,45 @@ func (t *tally) failed(side, measure string, count int, first string) {
 	t.failures[i].Count += count
 }
 
-func (t *tally) add(section string, round, side int, values []value) {
+func (t *tally) add(section string, round int, side string, values []value) {
 	for _, v := range values {
 		all := t.rounds[v.name]
 		if all == nil {
 			t.order = append(t.order, Figure{Section: section, Name: v.name, Unit: v.unit})
 		}
-		for len(all) < round {
-			all = append(all, [2]float64{})
+		for len(all) <= round {
+			all = append(all, map[string]float64{})
 		}
-		all[round-1][side] = v.is
+		all[round][side] = v.is
 		t.rounds[v.name] = all
 	}
 }
 
-func (t *tally) figures() []Figure {
+// figures takes the rounds together, for sides of which the first is compared with
+// each other.
+func (t *tally) figures(sides []string) []Figure {
 	var figures []Figure
 	for _, f := range t.order {
-		var a, b, ratios []float64
-		for _, both := range t.rounds[f.Name] {
-			a, b = append(a, both[0]), append(b, both[1])
-			if both[1] != 0 {
-				ratios = append(ratios, both[0]/both[1])
+		f.Values, f.Ratios = map[string]float64{}, map[string]float64{}
+		for _, side := range sides {
+			var values, ratios []float64
+			for _, round := range t.rounds[f.Name] {
+				own, measured := round[side]
+				if !measured {
+					continue
+				}
+				values = append(values, own)
+				if first, also := round[sides[0]]; also && own != 0 {
+					ratios = append(ratios, first/own)
+				}
+			}
+			if len(values) > 0 {
+				f.Values[side] = median(values)
+			}
+			if len(ratios) > 0 && side != sides[0] {
+				f.Ratios[side] = median(ratios)
 			}
 		}
-		f.A, f.B, f.Ratio = median(a), median(b), median(ratios)
 		figures = append(figures, f)
 	}
 	return figures

@@ -25,13 +25,21 @@ const (
 )
 
 func (p Plan) dialing() []measurement {
+	full := func(what string, run func(context.Context, Side) (found, error)) measurement {
+		return measurement{Dialing, what + ", full handshakes", func(ctx context.Context, s Side) (found, error) {
+			if s.Full == nil {
+				return found{}, nil
+			}
+			return run(ctx, *s.Full)
+		}}
+	}
 	return []measurement{
 		{Dialing, "connect", func(ctx context.Context, s Side) (found, error) {
 			return p.connect(ctx, s.Dial, ConnectP50, ConnectP99)
 		}},
-		{Dialing, "connect, full handshakes", func(ctx context.Context, s Side) (found, error) {
-			return p.connect(ctx, s.full().Dial, ConnectP50Full, ConnectP99Full)
-		}},
+		full("connect", func(ctx context.Context, s Side) (found, error) {
+			return p.connect(ctx, s.Dial, ConnectP50Full, ConnectP99Full)
+		}),
 		{Dialing, "connect without a proxy", func(ctx context.Context, s Side) (found, error) {
 			if s.Direct == nil {
 				return found{}, nil
@@ -41,17 +49,10 @@ func (p Plan) dialing() []measurement {
 		{Dialing, "rate", func(ctx context.Context, s Side) (found, error) {
 			return p.rate(ctx, s, rates{PerSecond, CPUConnect, Resumed})
 		}},
-		{Dialing, "rate, full handshakes", func(ctx context.Context, s Side) (found, error) {
-			return p.rate(ctx, s.full(), rates{PerSecondFull, CPUConnectFull, ResumedFull})
-		}},
+		full("rate", func(ctx context.Context, s Side) (found, error) {
+			return p.rate(ctx, s, rates{PerSecondFull, CPUConnectFull, ResumedFull})
+		}),
 	}
-}
-
-func (s Side) full() Side {
-	if s.Full != nil {
-		return *s.Full
-	}
-	return s
 }
 
 func (p Plan) connect(ctx context.Context, dial Dial, p50, p99 string) (found, error) {

@@ -3,10 +3,7 @@
 
 package perf
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Names of the figures of section Far.
 const (
@@ -14,12 +11,12 @@ const (
 	FarDown = "far_down"
 )
 
-// farLeast is the least duration of a measurement over a far link: windows that
-// double once a round trip shall not be all that is measured.
-const farLeast = 4 * time.Second
+// farTimes is how much longer a measurement over a far link takes than others:
+// windows that double once a round trip shall not be all that is measured.
+const farTimes = 4
 
 func (p Plan) far() []measurement {
-	p.Duration = max(p.Duration, farLeast)
+	p.Duration = min(farTimes*p.Duration, MaxDuration)
 	push := func(what string, load Load) measurement {
 		return measurement{Far, what, func(ctx context.Context, s Side) (found, error) {
 			if s.Far == nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -49,15 +50,21 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// TestTally has one bad round: medians and ratios do not follow it.
+// TestTally has one bad round, and a third side that was measured in one round
+// alone: medians and ratios follow neither.
 func TestTally(t *testing.T) {
-	tl := tally{rounds: map[string][][2]float64{}}
-	for i, round := range [][2]float64{{2, 4}, {3, 6}, {900, 1}} {
-		tl.add(Data, i+1, 0, []value{{"x", "s", round[0]}})
-		tl.add(Data, i+1, 1, []value{{"x", "s", round[1]}})
+	tl := tally{rounds: map[string][]map[string]float64{}}
+	for round, values := range [][]float64{{2, 4}, {3, 6, 12}, {900, 1}} {
+		for i, v := range values {
+			tl.add(Data, round, string(rune('a'+i)), []value{{"x", "s", v}})
+		}
 	}
-	want := Figure{Section: Data, Name: "x", Unit: "s", A: 3, B: 4, Ratio: 0.5}
-	if got := tl.figures(); len(got) != 1 || got[0] != want {
+	want := Figure{
+		Section: Data, Name: "x", Unit: "s",
+		Values: map[string]float64{"a": 3, "b": 4, "c": 12},
+		Ratios: map[string]float64{"b": 0.5, "c": 0.25},
+	}
+	if got := tl.figures([]string{"a", "b", "c", "none"}); len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -75,33 +82,48 @@ func TestCompare(t *testing.T) {
 			order = append(order, fmt.Sprint(side, round))
 		}
 	}}
-	relay := Side{Name: "relay", Dial: chain(t, 1), Usage: usage, Direct: to(server)}
-	got, err := Compare(t.Context(), relay, Side{Name: "tcp", Dial: to(server), Usage: usage}, plan)
+	both := func(name string, dial Dial) Side {
+		s := Side{Name: name, Dial: dial, Usage: usage, Few: true}
+		full := s
+		s.Full = &full
+		return s
+	}
+	relay := both("relay", chain(t, 1))
+	relay.Direct, relay.Longer = to(server), chain(t, 2)
+	got, err := Compare(t.Context(), []Side{relay, both("tcp", to(server)), {Name: "bare", Dial: to(server)}}, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"relay1", "tcp1", "tcp2", "relay2"}; !slices.Equal(order, want) {
+	if want := []string{"relay1", "tcp1", "bare1", "tcp2", "bare2", "relay2"}; !slices.Equal(order, want) {
 		t.Errorf("got the order %v, want %v", order, want)
 	}
-	if got.A != "relay" || got.B != "tcp" || got.Rounds != 2 {
+	if !slices.Equal(got.Sides, []string{"relay", "tcp", "bare"}) || got.Rounds != 2 {
 		t.Errorf("got %+v", got)
 	}
-	for _, name := range []string{
-		OneUp, CPUOne, OneDown, ManyUp, LeastUp, CPUMany, MemoryMany, ManyDown, LeastDown,
-		ConnectP50, ConnectP99, PerSecond, CPUConnect, TripP50, TripP99, LoadedP50, LoadedP99,
-		ConnectP50Full, ConnectP99Full, PerSecondFull, CPUConnectFull,
+	for sides, names := range map[int][]string{
+		3: {OneUp, OneDown, ManyUp, LeastUp, ManyDown, LeastDown, ConnectP50, ConnectP99, PerSecond, TripP50, TripP99, LoadedP50, LoadedP99},
+		2: {
+			CPUOne, CPUMany, MemoryMany, CPUConnect, ConnectP50Full, ConnectP99Full, PerSecondFull, CPUConnectFull,
+			TwoUp, TwoDown, FourUp, FourDown, LeastTwoUp, LeastTwoDown, LeastFourUp, LeastFourDown,
+		},
+		1: {DirectP50, DirectP99, Hop},
 	} {
-		if f := got.Figure(name); f.A <= 0 || f.B <= 0 || f.Ratio <= 0 || f.Unit == "" {
-			t.Errorf("%s: got %+v", name, f)
+		for _, name := range names {
+			f := got.Figure(name)
+			if len(f.Values) != sides || len(f.Ratios) != sides-1 || f.Unit == "" {
+				t.Errorf("%s: got %+v, want %d sides", name, f, sides)
+			}
+			for side, v := range f.Values {
+				if v <= 0 && name != Hop || side != "relay" && f.Ratios[side] <= 0 {
+					t.Errorf("%s: got %+v", name, f)
+				}
+			}
 		}
-	}
-	if f := got.Figure(DirectP50); f.A <= 0 || f.B != 0 || f.Ratio != 0 {
-		t.Errorf("got %+v of a way that one side alone has", f)
 	}
 	if len(got.Failures) != 0 {
 		t.Errorf("got failures %+v", got.Failures)
 	}
-	if f := got.Figure("none"); f != (Figure{}) {
+	if f := got.Figure("none"); f.Name != "" {
 		t.Errorf("got %+v for an unknown name", f)
 	}
 }
@@ -121,15 +143,14 @@ func TestCompareOneSection(t *testing.T) {
 	b.Handshakes = func(context.Context) (Handshakes, error) { return Handshakes{Full: float64(full.Load())}, nil }
 	a.Full = &b
 	plan := Plan{Rounds: 1, Duration: brief, Streams: 1, Connects: 1, InFlight: 2, Sections: []string{Dialing}}
-	got, err := Compare(t.Context(), a, Side{Name: "b", Dial: dial}, plan)
+	got, err := Compare(t.Context(), []Side{a, {Name: "b", Dial: dial}}, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := got.Figure(Resumed); f.A != 1 || f.B != 0 {
-		t.Errorf("got %+v of handshakes that all resume", f)
-	}
-	if f := got.Figure(ResumedFull); f.A != 0 || f.Unit == "" {
-		t.Errorf("got %+v of handshakes that are all full", f)
+	for name, want := range map[string]float64{Resumed: 1, ResumedFull: 0} {
+		if f := got.Figure(name); len(f.Values) != 1 || f.Values["a"] != want || f.Unit == "" {
+			t.Errorf("%s: got %+v, want %g of the handshakes of one side", name, f, want)
+		}
 	}
 	for _, f := range got.Figures {
 		if f.Section != Dialing {
@@ -149,7 +170,7 @@ func TestCompareGoesOn(t *testing.T) {
 		return dial(ctx)
 	}}
 	plan := Plan{Rounds: 1, Duration: brief, Streams: 1, Connects: 20, InFlight: 2}
-	got, err := Compare(t.Context(), fragile, Side{Name: "tcp", Dial: dial}, plan)
+	got, err := Compare(t.Context(), []Side{fragile, {Name: "tcp", Dial: dial}}, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,11 +186,44 @@ func TestCompareGoesOn(t *testing.T) {
 	}
 }
 
+// TestCompareLeavesOut has a side that breaks after it was tried: what it cannot
+// do has no figure, and why is told.
+func TestCompareLeavesOut(t *testing.T) {
+	dial := to(run(t, Serve))
+	var n atomic.Int64
+	breaks := Side{Name: "breaks", Dial: func(ctx context.Context) (net.Conn, error) {
+		if n.Add(1) > 5 {
+			return nil, errFragile
+		}
+		return dial(ctx)
+	}}
+	plan := Plan{Rounds: 1, Duration: brief, Streams: 1, Connects: 1, InFlight: 1, Sections: []string{Dialing}}
+	got, err := Compare(t.Context(), []Side{{Name: "tcp", Dial: dial}, breaks}, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := got.Figure(PerSecond); len(f.Values) != 1 || f.Values["tcp"] <= 0 || len(f.Ratios) != 0 {
+		t.Errorf("got %+v", f)
+	}
+	for _, f := range got.Failures {
+		if f.Side != "breaks" || f.Count != tries || !strings.HasSuffix(f.First, errFragile.Error()) {
+			t.Errorf("got %+v", f)
+		}
+	}
+	if len(got.Failures) != 2 {
+		t.Errorf("got failures %+v of connect and rate", got.Failures)
+	}
+}
+
 func TestCompareFails(t *testing.T) {
 	fails := Side{Name: "gone", Dial: func(context.Context) (net.Conn, error) { return nil, errFragile }}
 	good := Plan{Rounds: 1, Duration: brief, Streams: 1, Connects: 1, InFlight: 1}
-	if _, err := Compare(t.Context(), fails, fails, good); !errors.Is(err, errFragile) || !strings.Contains(err.Error(), "gone") {
+	if _, err := Compare(t.Context(), []Side{fails}, good); !errors.Is(err, errFragile) || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("got %v", err)
+	}
+	twice := Side{Name: "tcp", Dial: to(run(t, Serve))}
+	if _, err := Compare(t.Context(), []Side{twice, twice}, good); err == nil {
+		t.Error("no error of two sides with one name")
 	}
 	for _, change := range []func(*Plan){
 		func(p *Plan) { p.Rounds = 0 },
@@ -182,20 +236,35 @@ func TestCompareFails(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		if _, err := Compare(t.Context(), fails, fails, bad); err == nil || errors.Is(err, errFragile) {
+		if _, err := Compare(t.Context(), []Side{fails}, bad); err == nil || errors.Is(err, errFragile) {
 			t.Errorf("%+v: got %v", bad, err)
 		}
 	}
 }
 
 func TestParseStat(t *testing.T) {
-	const line = "42 (a) b (c)) S 1 42 42 0 -1 4194560 1 2 3 4 150 25 7 8 20 0 5 0 99 777 3 18446744073709551615 1 2\n"
-	if got, err := parseStat(line, 4096); err != nil || got != (Usage{1750 * time.Millisecond, 3 * 4096}) {
-		t.Errorf("got %+v, %v", got, err)
+	const line = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 150 25 7 8 20 0 5 0 99 777 3 18446744073709551615 1 2\n"
+	if parent, got, err := parseStat(line, 4096); err != nil || parent != 7 || got != (Usage{1750 * time.Millisecond, 3 * 4096}) {
+		t.Errorf("got parent %d, %+v, %v", parent, got, err)
 	}
 	for _, bad := range []string{"", "42", "42 (x) S 1 2", strings.Replace(line, "150", "x", 1), strings.Replace(line, "25", "-", 1)} {
-		if got, err := parseStat(bad, 4096); err == nil {
+		if _, got, err := parseStat(bad, 4096); err == nil {
 			t.Errorf("%q: got %+v", bad, got)
+		}
+	}
+}
+
+func TestUsageOfChildren(t *testing.T) {
+	found := map[int]status{}
+	for pid, parent := range map[int]int{1: 0, 2: 1, 3: 2, 4: 2, 5: 3, 9: 1} {
+		found[pid] = status{parent, Usage{CPU: time.Duration(pid), Memory: 10 * int64(pid)}}
+	}
+	for _, c := range []struct {
+		pids []int
+		want time.Duration
+	}{{nil, 0}, {[]int{9}, 9}, {[]int{2}, 2 + 3 + 4 + 5}, {[]int{3, 2, 3}, 2 + 3 + 4 + 5}, {[]int{4, 9}, 13}} {
+		if got := sumOf(found, c.pids); got != (Usage{c.want, 10 * int64(c.want)}) {
+			t.Errorf("%v: got %+v, want %d", c.pids, got, c.want)
 		}
 	}
 }
@@ -231,5 +300,39 @@ func TestProcess(t *testing.T) {
 	}
 	if err := early.Stop(); err == nil {
 		t.Error("no error of a process that failed")
+	}
+}
+
+// TestForeignProcess has a program that heeds neither standard input nor SIGINT.
+func TestForeignProcess(t *testing.T) {
+	for name, end := range map[string]func(context.CancelFunc, *Process) error{
+		"stopped": func(_ context.CancelFunc, p *Process) error { return p.Stop() },
+		"ended with its context": func(cancel context.CancelFunc, p *Process) error {
+			cancel()
+			_ = p.Stop()
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			// The descriptor that it holds tells us when it is gone.
+			reader, writer, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
+			p, err := StartForeign(ctx, writer, "sh", "-c", "echo begun >&2; while :; do sleep 1000; done")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = writer.Close()
+			if n, err := reader.Read(make([]byte, 16)); n == 0 {
+				t.Fatal(err)
+			}
+			if err := end(cancel, p); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -50,29 +50,34 @@ const MaxEcho = chunk
 
 // Echo sends size bytes over one connection, waits until they are back, and so on.
 func Echo(ctx context.Context, dial Dial, size int, bound Bound) (Distribution, error) {
+	samples, err := echoes(ctx, dial, size, bound)
+	return distribution(samples), err
+}
+
+func echoes(ctx context.Context, dial Dial, size int, bound Bound) ([]time.Duration, error) {
 	most, err := bound.count()
 	if err != nil {
-		return Distribution{}, err
+		return nil, err
 	}
 	if size < 1 || size > MaxEcho {
-		return Distribution{}, fmt.Errorf("echo of %d bytes: want 1 to %d", size, MaxEcho)
+		return nil, fmt.Errorf("echo of %d bytes: want 1 to %d", size, MaxEcho)
 	}
 	conn, err := open(ctx, dial, echo)
 	if err != nil {
-		return Distribution{}, err
+		return nil, err
 	}
 	defer abandon(conn)
 	defer interruptible(ctx, conn)()
 	start := time.Now()
 	end := bound.until(start)
 	if err := conn.SetDeadline(end.Add(stall)); err != nil {
-		return Distribution{}, err
+		return nil, err
 	}
 	samples, err := roundTrips(conn, size, most, start, end)
 	if ctx.Err() != nil {
 		err = errors.Join(ctx.Err(), err)
 	}
-	return distribution(samples), err
+	return samples, err
 }
 
 func roundTrips(conn net.Conn, size, most int, start, end time.Time) ([]time.Duration, error) {

@@ -202,7 +202,7 @@ func TestConnectRefuses(t *testing.T) {
 // TestServerThatIsNoneOfOurs hears an answer of another kind.
 func TestServerThatIsNoneOfOurs(t *testing.T) {
 	address := run(t, func(ctx context.Context, l net.Listener) error {
-		return accept(ctx, l, func(_ context.Context, conn net.Conn) {
+		return accept(ctx, l, maxServed, func(_ context.Context, conn net.Conn) {
 			_, _ = io.WriteString(conn, "220 ready")
 			_ = conn.Close()
 		})

@@ -30,7 +30,7 @@ type Relay struct {
 // Serve relays the connections of listener until ctx ends, then closes it and
 // all connections and gives nil. Any other end is an error.
 func (r Relay) Serve(ctx context.Context, listener net.Listener) error {
-	return accept(ctx, listener, func(ctx context.Context, conn net.Conn) {
+	return accept(ctx, listener, maxServed, func(ctx context.Context, conn net.Conn) {
 		defer interruptible(ctx, conn)()
 		// The two ends of the connection hear of a failure as its end.
 		_ = r.relay(ctx, conn)

@@ -4,6 +4,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -16,7 +17,7 @@ import (
 
 // Bounds of a Server, which answers anyone who reaches it.
 const (
-	maxServed = 1024             // connections at a time; one more is closed at once
+	maxServed = 1024             // connections at a time, if it is not told otherwise
 	maxLife   = 10 * time.Minute // of a connection
 	firstByte = 10 * time.Second // until a client has said what it wants
 )
@@ -24,10 +25,20 @@ const (
 // reportEvery is how often a sink says how much has come.
 const reportEvery = 100 * time.Millisecond
 
-// Serve answers the clients of this package on listener until ctx ends, then
-// closes it and all connections and gives nil. Any other end is an error.
-func Serve(ctx context.Context, listener net.Listener) error {
-	return accept(ctx, listener, func(ctx context.Context, conn net.Conn) {
+// Serve is that of a Server with its defaults.
+func Serve(ctx context.Context, listener net.Listener) error { return Server{}.Serve(ctx, listener) }
+
+// Server answers the clients of this package.
+type Server struct {
+	// Most is how many connections it serves at a time; one more is closed at once.
+	// 0: 1024.
+	Most int
+}
+
+// Serve answers on listener until ctx ends, then closes it and all connections and
+// gives nil. Any other end is an error.
+func (s Server) Serve(ctx context.Context, listener net.Listener) error {
+	return accept(ctx, listener, cmp.Or(s.Most, maxServed), func(ctx context.Context, conn net.Conn) {
 		defer interruptible(ctx, conn)()
 		// A client that goes away in the middle is the usual end.
 		_ = serve(conn)
@@ -37,14 +48,14 @@ func Serve(ctx context.Context, listener net.Listener) error {
 
 // accept serves a bounded number of connections at a time, each in a goroutine
 // that owns it, until ctx ends.
-func accept(ctx context.Context, listener net.Listener, serve func(context.Context, net.Conn)) error {
+func accept(ctx context.Context, listener net.Listener, most int, serve func(context.Context, net.Conn)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
-	slots := make(chan struct{}, maxServed)
+	slots := make(chan struct{}, most)
 	for {
 		conn, err := listener.Accept()
 		switch {

@@ -27,7 +27,7 @@ const shaperQueue = 20 * time.Millisecond
 // Serve carries the connections of listener until ctx ends, then closes it and
 // all connections and gives nil. Any other end is an error.
 func (s Shaper) Serve(ctx context.Context, listener net.Listener) error {
-	return accept(ctx, listener, func(ctx context.Context, from net.Conn) {
+	return accept(ctx, listener, maxServed, func(ctx context.Context, from net.Conn) {
 		defer from.Close()
 		defer interruptible(ctx, from)()
 		opening, cancel := context.WithTimeout(ctx, openTimeout)

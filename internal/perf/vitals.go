@@ -32,7 +32,7 @@ func ownVitals() (Vitals, error) {
 	if err != nil {
 		return v, fmt.Errorf("vitals: %w", err)
 	}
-	used, err := parseStat(string(stat), int64(os.Getpagesize()))
+	_, used, err := parseStat(string(stat), int64(os.Getpagesize()))
 	if err != nil {
 		return v, err
 	}

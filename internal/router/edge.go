@@ -37,6 +37,7 @@ type edge struct {
 	byPeer   map[string]*edgeConn
 	byNumber map[uint64]*edgeConn
 	asked    map[askKey]*edgeConn
+	past     Traffic // of connections that have ended
 }
 
 // askKey names a request of this router on a ctrl channel.
@@ -152,6 +153,7 @@ func (e *edge) remove(ec *edgeConn) {
 		delete(e.byPeer, ec.peer)
 	}
 	delete(e.byNumber, ec.number)
+	e.past = e.past.and(ec.port.traffic())
 	e.mu.Unlock()
 	ec.cancelAll()
 	e.r.circuits.terms.unbindAll(ec, "")

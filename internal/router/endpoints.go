@@ -167,12 +167,18 @@ func (es *endpoints) removeLocked(e *end) {
 
 func (es *endpoints) reportLocked(e *end) { es.c.r.report.endpoint(e.state()) }
 
-func (e *end) state() *wire.EndpointState {
-	up, down := e.up, e.down
+// bytes gives what has passed from the client to the host and back.
+func (e *end) bytes() (up, down uint64) {
+	up, down = e.up, e.down
 	if e.row != nil {
 		u, d := e.row.bytes()
 		up, down = up+u, down+d
 	}
+	return up, down
+}
+
+func (e *end) state() *wire.EndpointState {
+	up, down := e.bytes()
 	s := &wire.EndpointState{
 		Circuit: string(e.circuit), Generation: e.generation, Host: e.host, Ticket: e.ticket, Attach: e.attach,
 		Path: e.path, Links: e.links, BytesSent: up, BytesReceived: down,

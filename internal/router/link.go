@@ -23,7 +23,7 @@ type link struct {
 	number     uint64 // this router's; never given twice
 	connection uint64 // the deciding end's number of it
 
-	port *port // of circuits, set before the first frame
+	port *port // of circuits
 
 	state *wire.LinkState // under links.mu; replaced, never changed
 
@@ -37,6 +37,7 @@ func newLink(ls *links, conn *transport.Conn, id ginnel.LinkID, a transport.Acce
 		ls: ls, id: id, conn: conn, number: ls.r.nextNumber(), connection: a.Connection,
 		peer: ginnel.RouterID(conn.Peer().ID), peerBoot: ginnel.BootID(a.Hello.GetBoot()),
 	}
+	l.port = &port{number: l.number, conn: conn}
 	l.state = &wire.LinkState{Id: string(id), Peer: string(l.peer), PeerBoot: string(l.peerBoot)}
 	conn.SetProbing(transport.Probing{RTT: l.sample})
 	return l

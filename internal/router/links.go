@@ -45,6 +45,11 @@ type links struct {
 	targets map[ginnel.LinkID]*wire.LinkTarget
 	up      map[ginnel.LinkID]*link
 	news    changes // of targets and up
+	// What was counted: by the connections that are served, by those before them of
+	// each link of targets, and by those of other links.
+	serving map[*link]struct{}
+	past    map[ginnel.LinkID]Traffic
+	dropped Traffic
 }
 
 func newLinks(r *Router, rng *rand.Rand) *links {
@@ -54,6 +59,8 @@ func newLinks(r *Router, rng *rand.Rand) *links {
 		registry: transport.NewRegistry[ginnel.LinkID](uint64(time.Now().UnixMicro())),
 		targets:  make(map[ginnel.LinkID]*wire.LinkTarget),
 		up:       make(map[ginnel.LinkID]*link),
+		serving:  make(map[*link]struct{}),
+		past:     make(map[ginnel.LinkID]Traffic),
 	}
 	ls.loop = dialloop.New(dialloop.Options{
 		Config: r.cfg.patience(linkRetry),
@@ -131,6 +138,7 @@ func (ls *links) check(t *wire.LinkTarget) error {
 // dropLocked ends a link that shall not be any more.
 func (ls *links) dropLocked(id ginnel.LinkID) {
 	ls.loop.Send(dialer.Deleted{Key: dialer.Key(id)})
+	ls.forgetLocked(id)
 	if l := ls.up[id]; l != nil {
 		delete(ls.up, id)
 		l.conn.Close(errUnlinked)
@@ -279,6 +287,7 @@ func (ls *links) add(l *link) error {
 func (ls *links) serve(ctx context.Context, l *link) {
 	log := ls.r.log.With("link_id", string(l.id), "connection", l.connection)
 	log.Info("link up", "peer_boot", string(l.peerBoot))
+	ls.began(l)
 	ls.r.circuits.linkUp(l)
 	err := l.conn.Run(ctx, l)
 	ls.gone(l)
@@ -290,6 +299,7 @@ func (ls *links) serve(ctx context.Context, l *link) {
 func (ls *links) gone(l *link) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	ls.endedLocked(l)
 	if ls.up[l.id] != l {
 		return
 	}

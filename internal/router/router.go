@@ -56,6 +56,7 @@ type Router struct {
 	ctrl     *ctrl
 	links    *links
 	report   *reporter
+	loads    loads
 	relays   *relays
 	circuits *circuits
 	edge     *edge
@@ -94,6 +95,7 @@ func New(opts Options) (*Router, error) {
 		return nil, &ConfigError{Key: "controllers", Problem: "neither listens nor names a controller to dial"}
 	}
 	r.report = newReporter(r.log)
+	r.loads.r = r
 	r.relays = newRelays()
 	r.circuits = newCircuits(r)
 	r.edge = newEdge(r)
@@ -150,6 +152,7 @@ func (r *Router) Run(ctx context.Context) error {
 	r.running.Go(func() { r.circuits.run(ctx) })
 	r.running.Go(func() { r.links.loop.Run(ctx) })
 	r.running.Go(func() { r.ctrl.run(ctx) })
+	r.running.Go(func() { r.loads.run(ctx) })
 	<-ctx.Done()
 	if cause := context.Cause(ctx); errors.As(cause, new(*fatalError)) {
 		return cause

@@ -63,6 +63,9 @@ func (r *row) take(i int, p *port, b *transport.Batch, h wire.Header, frame []by
 		r.c.post(firstFrame{r})
 	}
 	r.last.Store(int64(now.Sub(r.c.start)) | 1) // never 0
+	if h.Type == wire.ResumeAt {
+		p.resumes.Add(1)
+	}
 	if r.host != nil {
 		r.host.frame(b, r, h, frame)
 		return

@@ -62,6 +62,9 @@ func (w *way) data(now time.Time, b *transport.Batch, p *port, frame []byte, n i
 	case w.line.Empty() && w.credit.Spend(n):
 		w.forward(now, b, frame, n)
 	default:
+		if w.line.Empty() {
+			w.out.stalls.Add(1)
+		}
 		w.hold(frame, n)
 	}
 	return true

@@ -293,7 +293,6 @@ func (c *circuits) channelGone(ch *ctrlChannel) { c.post(closed{ch}) }
 // linkUp comes before any frame of the link's connection. It returns when the
 // rows that had another connection of the link have this one.
 func (c *circuits) linkUp(l *link) {
-	l.port = &port{number: l.number, conn: l.conn}
 	c.join(label.PeerUp{Peer: string(l.id), Boot: l.peerBoot, Conn: l.number}, l.port)
 }
 

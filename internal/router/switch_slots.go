@@ -59,6 +59,8 @@ func (t *slots) clear(s *side) {
 type port struct {
 	number uint64 // this router's; never given twice
 	conn   *transport.Conn
+	// See Traffic.
+	stalls, resumes atomic.Uint64
 }
 
 // trip gives the round-trip time without queues, for windows are to fill the way

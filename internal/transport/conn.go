@@ -58,22 +58,28 @@ type Conn struct {
 	batch Batch
 	heard atomic.Int64 // ns since start: when bytes last came
 	renew atomic.Bool  // the peer asks for new keys
+	// See Stats.
+	gotFrames, gotBytes atomic.Uint64
 
 	done chan struct{}
 
-	mu       sync.Mutex
-	err      error // why it ended; nil: it has not
-	busy     bool
-	out      *record.Half  // nil: without TLS
-	small    *buffer       // small frames not sealed yet; nil: none
-	progress time.Time     // busy: when the network last took something
-	drained  chan struct{} // closed when busy ends; nil: nobody waits
-	probes   fifo
-	control  fifo
-	newest   latest
-	bulk     schedule
-	writer   func() // c.write, made once
-	ends     []func()
+	mu   sync.Mutex
+	err  error // why it ended; nil: it has not
+	busy bool
+	// busySince is when busy became true, busyFor for how long it was before that.
+	busySince time.Time
+	busyFor   time.Duration
+	sent      Count         // frames sealed, or gathered to be
+	out       *record.Half  // nil: without TLS
+	small     *buffer       // small frames not sealed yet; nil: none
+	progress  time.Time     // busy: when the network last took something
+	drained   chan struct{} // closed when busy ends; nil: nobody waits
+	probes    fifo
+	control   fifo
+	newest    latest
+	bulk      schedule
+	writer    func() // c.write, made once
+	ends      []func()
 
 	pulse    pulse
 	distance atomic.Int64 // ns: see Distance

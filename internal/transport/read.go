@@ -31,6 +31,7 @@ func (c *Conn) Run(ctx context.Context, rcv Receiver) error {
 	for {
 		h, frame, err := c.next()
 		if err == nil {
+			c.got(frame)
 			err = c.dispatch(rcv, h, frame)
 		}
 		if err != nil {

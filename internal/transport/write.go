@@ -119,16 +119,18 @@ func (c *Conn) putLocked(b *Batch, frame []byte) error {
 	return c.err
 }
 
-// sealLocked makes records of frames. Small frames share one, which is sealed
+// sealLocked makes a record of a frame. Small ones share one, which is sealed
 // when it is full, when a large frame comes, or by sealPlainLocked.
-func (c *Conn) sealLocked(frames []byte) error {
-	if len(frames) > gatherMax {
+func (c *Conn) sealLocked(frame []byte) error {
+	c.sent.Frames++
+	c.sent.Bytes += uint64(len(frame))
+	if len(frame) > gatherMax {
 		if err := c.sealPlainLocked(); err != nil {
 			return err
 		}
-		return c.recordLocked(frames)
+		return c.recordLocked(frame)
 	}
-	if c.small != nil && len(c.small.b)+len(frames) > largeBuffer {
+	if c.small != nil && len(c.small.b)+len(frame) > largeBuffer {
 		if err := c.sealPlainLocked(); err != nil {
 			return err
 		}
@@ -136,7 +138,7 @@ func (c *Conn) sealLocked(frames []byte) error {
 	if c.small == nil {
 		c.small = newBuffer(largeBuffer)
 	}
-	c.small.b = append(c.small.b, frames...)
+	c.small.b = append(c.small.b, frame...)
 	return nil
 }
 
@@ -183,6 +185,7 @@ func (c *Conn) flushLocked() {
 	case !all:
 		c.busy = true
 		c.progress = time.Now()
+		c.busySince = c.progress
 		go c.writer()
 	}
 }
@@ -214,6 +217,7 @@ func (c *Conn) writeSome() bool {
 		return true
 	}
 	c.busy = false
+	c.busyFor += c.progress.Sub(c.busySince)
 	if c.drained != nil {
 		close(c.drained)
 		c.drained = nil

@@ -107,6 +107,7 @@ type Message struct {
 	//	*Message_RelayOpen
 	//	*Message_RelayData
 	//	*Message_RelayClose
+	//	*Message_Loads
 	//	*Message_RouterConfig
 	//	*Message_Route
 	//	*Message_Unroute
@@ -292,6 +293,15 @@ func (x *Message) GetRelayClose() *RelayClose {
 	if x != nil {
 		if x, ok := x.Body.(*Message_RelayClose); ok {
 			return x.RelayClose
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetLoads() *Loads {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Loads); ok {
+			return x.Loads
 		}
 	}
 	return nil
@@ -509,6 +519,10 @@ type Message_RelayClose struct {
 	RelayClose *RelayClose `protobuf:"bytes,36,opt,name=relay_close,json=relayClose,proto3,oneof"` // both ways
 }
 
+type Message_Loads struct {
+	Loads *Loads `protobuf:"bytes,37,opt,name=loads,proto3,oneof"`
+}
+
 type Message_RouterConfig struct {
 	// Controller to router.
 	RouterConfig *RouterConfig `protobuf:"bytes,40,opt,name=router_config,json=routerConfig,proto3,oneof"`
@@ -606,6 +620,8 @@ func (*Message_RelayOpen) isMessage_Body() {}
 func (*Message_RelayData) isMessage_Body() {}
 
 func (*Message_RelayClose) isMessage_Body() {}
+
+func (*Message_Loads) isMessage_Body() {}
 
 func (*Message_RouterConfig) isMessage_Body() {}
 
@@ -2822,6 +2838,206 @@ func (x *State) GetEnd() bool {
 	return false
 }
 
+// Loads says what links and circuits carry, for people to look at: every few
+// seconds, of those alone that carry something, and once of those that do not
+// any more. Nothing is decided by it; one that is lost is not sent again.
+type Loads struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Links         []*LinkLoad            `protobuf:"bytes,1,rep,name=links,proto3" json:"links,omitempty"`
+	Circuits      []*CircuitLoad         `protobuf:"bytes,2,rep,name=circuits,proto3" json:"circuits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Loads) Reset() {
+	*x = Loads{}
+	mi := &file_ginnel_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Loads) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Loads) ProtoMessage() {}
+
+func (x *Loads) ProtoReflect() protoreflect.Message {
+	mi := &file_ginnel_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Loads.ProtoReflect.Descriptor instead.
+func (*Loads) Descriptor() ([]byte, []int) {
+	return file_ginnel_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Loads) GetLinks() []*LinkLoad {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *Loads) GetCircuits() []*CircuitLoad {
+	if x != nil {
+		return x.Circuits
+	}
+	return nil
+}
+
+type LinkLoad struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Sent          uint64                 `protobuf:"varint,2,opt,name=sent,proto3" json:"sent,omitempty"`         // bytes a second
+	Received      uint64                 `protobuf:"varint,3,opt,name=received,proto3" json:"received,omitempty"` // the same
+	Busy          uint32                 `protobuf:"varint,4,opt,name=busy,proto3" json:"busy,omitempty"`         // thousandths of the time in which frames had to wait here
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinkLoad) Reset() {
+	*x = LinkLoad{}
+	mi := &file_ginnel_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkLoad) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkLoad) ProtoMessage() {}
+
+func (x *LinkLoad) ProtoReflect() protoreflect.Message {
+	mi := &file_ginnel_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkLoad.ProtoReflect.Descriptor instead.
+func (*LinkLoad) Descriptor() ([]byte, []int) {
+	return file_ginnel_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *LinkLoad) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *LinkLoad) GetSent() uint64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+func (x *LinkLoad) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *LinkLoad) GetBusy() uint32 {
+	if x != nil {
+		return x.Busy
+	}
+	return 0
+}
+
+// CircuitLoad of a circuit whose client is behind the router.
+type CircuitLoad struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Circuit       string                 `protobuf:"bytes,1,opt,name=circuit,proto3" json:"circuit,omitempty"`
+	Sent          uint64                 `protobuf:"varint,2,opt,name=sent,proto3" json:"sent,omitempty"`                            // bytes a second, by the client
+	Received      uint64                 `protobuf:"varint,3,opt,name=received,proto3" json:"received,omitempty"`                    // the same
+	BytesSent     uint64                 `protobuf:"varint,4,opt,name=bytes_sent,json=bytesSent,proto3" json:"bytes_sent,omitempty"` // so far, by the client
+	BytesReceived uint64                 `protobuf:"varint,5,opt,name=bytes_received,json=bytesReceived,proto3" json:"bytes_received,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CircuitLoad) Reset() {
+	*x = CircuitLoad{}
+	mi := &file_ginnel_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CircuitLoad) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CircuitLoad) ProtoMessage() {}
+
+func (x *CircuitLoad) ProtoReflect() protoreflect.Message {
+	mi := &file_ginnel_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CircuitLoad.ProtoReflect.Descriptor instead.
+func (*CircuitLoad) Descriptor() ([]byte, []int) {
+	return file_ginnel_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *CircuitLoad) GetCircuit() string {
+	if x != nil {
+		return x.Circuit
+	}
+	return ""
+}
+
+func (x *CircuitLoad) GetSent() uint64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+func (x *CircuitLoad) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *CircuitLoad) GetBytesSent() uint64 {
+	if x != nil {
+		return x.BytesSent
+	}
+	return 0
+}
+
+func (x *CircuitLoad) GetBytesReceived() uint64 {
+	if x != nil {
+		return x.BytesReceived
+	}
+	return 0
+}
+
 type LinkState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2838,7 +3054,7 @@ type LinkState struct {
 
 func (x *LinkState) Reset() {
 	*x = LinkState{}
-	mi := &file_ginnel_proto_msgTypes[30]
+	mi := &file_ginnel_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2850,7 +3066,7 @@ func (x *LinkState) String() string {
 func (*LinkState) ProtoMessage() {}
 
 func (x *LinkState) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[30]
+	mi := &file_ginnel_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2863,7 +3079,7 @@ func (x *LinkState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkState.ProtoReflect.Descriptor instead.
 func (*LinkState) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{30}
+	return file_ginnel_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LinkState) GetId() string {
@@ -2940,7 +3156,7 @@ type TerminatorState struct {
 
 func (x *TerminatorState) Reset() {
 	*x = TerminatorState{}
-	mi := &file_ginnel_proto_msgTypes[31]
+	mi := &file_ginnel_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3168,7 @@ func (x *TerminatorState) String() string {
 func (*TerminatorState) ProtoMessage() {}
 
 func (x *TerminatorState) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[31]
+	mi := &file_ginnel_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3181,7 @@ func (x *TerminatorState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminatorState.ProtoReflect.Descriptor instead.
 func (*TerminatorState) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{31}
+	return file_ginnel_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TerminatorState) GetId() string {
@@ -3045,7 +3261,7 @@ type EdgeState struct {
 
 func (x *EdgeState) Reset() {
 	*x = EdgeState{}
-	mi := &file_ginnel_proto_msgTypes[32]
+	mi := &file_ginnel_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3057,7 +3273,7 @@ func (x *EdgeState) String() string {
 func (*EdgeState) ProtoMessage() {}
 
 func (x *EdgeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[32]
+	mi := &file_ginnel_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3070,7 +3286,7 @@ func (x *EdgeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgeState.ProtoReflect.Descriptor instead.
 func (*EdgeState) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{32}
+	return file_ginnel_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *EdgeState) GetIdentity() string {
@@ -3128,7 +3344,7 @@ type EndpointState struct {
 
 func (x *EndpointState) Reset() {
 	*x = EndpointState{}
-	mi := &file_ginnel_proto_msgTypes[33]
+	mi := &file_ginnel_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3356,7 @@ func (x *EndpointState) String() string {
 func (*EndpointState) ProtoMessage() {}
 
 func (x *EndpointState) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[33]
+	mi := &file_ginnel_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3369,7 @@ func (x *EndpointState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndpointState.ProtoReflect.Descriptor instead.
 func (*EndpointState) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{33}
+	return file_ginnel_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EndpointState) GetCircuit() string {
@@ -3243,7 +3459,7 @@ type LabelGrant struct {
 
 func (x *LabelGrant) Reset() {
 	*x = LabelGrant{}
-	mi := &file_ginnel_proto_msgTypes[34]
+	mi := &file_ginnel_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3471,7 @@ func (x *LabelGrant) String() string {
 func (*LabelGrant) ProtoMessage() {}
 
 func (x *LabelGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[34]
+	mi := &file_ginnel_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3484,7 @@ func (x *LabelGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelGrant.ProtoReflect.Descriptor instead.
 func (*LabelGrant) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{34}
+	return file_ginnel_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LabelGrant) GetLabels() []uint32 {
@@ -3298,7 +3514,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_ginnel_proto_msgTypes[35]
+	mi := &file_ginnel_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3526,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[35]
+	mi := &file_ginnel_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3539,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{35}
+	return file_ginnel_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RouterConfig) GetRevision() int64 {
@@ -3389,7 +3605,7 @@ type LinkTarget struct {
 
 func (x *LinkTarget) Reset() {
 	*x = LinkTarget{}
-	mi := &file_ginnel_proto_msgTypes[36]
+	mi := &file_ginnel_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3617,7 @@ func (x *LinkTarget) String() string {
 func (*LinkTarget) ProtoMessage() {}
 
 func (x *LinkTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[36]
+	mi := &file_ginnel_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3630,7 @@ func (x *LinkTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkTarget.ProtoReflect.Descriptor instead.
 func (*LinkTarget) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{36}
+	return file_ginnel_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LinkTarget) GetId() string {
@@ -3471,7 +3687,7 @@ type HostedTerminator struct {
 
 func (x *HostedTerminator) Reset() {
 	*x = HostedTerminator{}
-	mi := &file_ginnel_proto_msgTypes[37]
+	mi := &file_ginnel_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3699,7 @@ func (x *HostedTerminator) String() string {
 func (*HostedTerminator) ProtoMessage() {}
 
 func (x *HostedTerminator) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[37]
+	mi := &file_ginnel_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3712,7 @@ func (x *HostedTerminator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostedTerminator.ProtoReflect.Descriptor instead.
 func (*HostedTerminator) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{37}
+	return file_ginnel_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *HostedTerminator) GetId() string {
@@ -3542,7 +3758,7 @@ type HealthCheck struct {
 
 func (x *HealthCheck) Reset() {
 	*x = HealthCheck{}
-	mi := &file_ginnel_proto_msgTypes[38]
+	mi := &file_ginnel_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +3770,7 @@ func (x *HealthCheck) String() string {
 func (*HealthCheck) ProtoMessage() {}
 
 func (x *HealthCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[38]
+	mi := &file_ginnel_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +3783,7 @@ func (x *HealthCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheck.ProtoReflect.Descriptor instead.
 func (*HealthCheck) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{38}
+	return file_ginnel_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *HealthCheck) GetKind() string {
@@ -3636,7 +3852,7 @@ type Route struct {
 
 func (x *Route) Reset() {
 	*x = Route{}
-	mi := &file_ginnel_proto_msgTypes[39]
+	mi := &file_ginnel_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3864,7 @@ func (x *Route) String() string {
 func (*Route) ProtoMessage() {}
 
 func (x *Route) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[39]
+	mi := &file_ginnel_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3877,7 @@ func (x *Route) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Route.ProtoReflect.Descriptor instead.
 func (*Route) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{39}
+	return file_ginnel_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Route) GetCircuit() string {
@@ -3758,7 +3974,7 @@ type Ingress struct {
 
 func (x *Ingress) Reset() {
 	*x = Ingress{}
-	mi := &file_ginnel_proto_msgTypes[40]
+	mi := &file_ginnel_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +3986,7 @@ func (x *Ingress) String() string {
 func (*Ingress) ProtoMessage() {}
 
 func (x *Ingress) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[40]
+	mi := &file_ginnel_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +3999,7 @@ func (x *Ingress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ingress.ProtoReflect.Descriptor instead.
 func (*Ingress) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{40}
+	return file_ginnel_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Ingress) GetRequest() uint64 {
@@ -3814,7 +4030,7 @@ type Egress struct {
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_ginnel_proto_msgTypes[41]
+	mi := &file_ginnel_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +4042,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[41]
+	mi := &file_ginnel_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +4055,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{41}
+	return file_ginnel_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Egress) GetTerminator() string {
@@ -3895,7 +4111,7 @@ type RouteConnecting struct {
 
 func (x *RouteConnecting) Reset() {
 	*x = RouteConnecting{}
-	mi := &file_ginnel_proto_msgTypes[42]
+	mi := &file_ginnel_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3907,7 +4123,7 @@ func (x *RouteConnecting) String() string {
 func (*RouteConnecting) ProtoMessage() {}
 
 func (x *RouteConnecting) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[42]
+	mi := &file_ginnel_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3920,7 +4136,7 @@ func (x *RouteConnecting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConnecting.ProtoReflect.Descriptor instead.
 func (*RouteConnecting) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{42}
+	return file_ginnel_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RouteConnecting) GetCircuit() string {
@@ -3950,7 +4166,7 @@ type RouteResult struct {
 
 func (x *RouteResult) Reset() {
 	*x = RouteResult{}
-	mi := &file_ginnel_proto_msgTypes[43]
+	mi := &file_ginnel_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3962,7 +4178,7 @@ func (x *RouteResult) String() string {
 func (*RouteResult) ProtoMessage() {}
 
 func (x *RouteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[43]
+	mi := &file_ginnel_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3975,7 +4191,7 @@ func (x *RouteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteResult.ProtoReflect.Descriptor instead.
 func (*RouteResult) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{43}
+	return file_ginnel_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RouteResult) GetCircuit() string {
@@ -4017,7 +4233,7 @@ type Unroute struct {
 
 func (x *Unroute) Reset() {
 	*x = Unroute{}
-	mi := &file_ginnel_proto_msgTypes[44]
+	mi := &file_ginnel_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4029,7 +4245,7 @@ func (x *Unroute) String() string {
 func (*Unroute) ProtoMessage() {}
 
 func (x *Unroute) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[44]
+	mi := &file_ginnel_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4042,7 +4258,7 @@ func (x *Unroute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unroute.ProtoReflect.Descriptor instead.
 func (*Unroute) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{44}
+	return file_ginnel_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Unroute) GetCircuit() string {
@@ -4079,7 +4295,7 @@ type Revoke struct {
 
 func (x *Revoke) Reset() {
 	*x = Revoke{}
-	mi := &file_ginnel_proto_msgTypes[45]
+	mi := &file_ginnel_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4091,7 +4307,7 @@ func (x *Revoke) String() string {
 func (*Revoke) ProtoMessage() {}
 
 func (x *Revoke) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[45]
+	mi := &file_ginnel_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4104,7 +4320,7 @@ func (x *Revoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoke.ProtoReflect.Descriptor instead.
 func (*Revoke) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{45}
+	return file_ginnel_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Revoke) GetIdentity() string {
@@ -4146,7 +4362,7 @@ type Hint struct {
 
 func (x *Hint) Reset() {
 	*x = Hint{}
-	mi := &file_ginnel_proto_msgTypes[46]
+	mi := &file_ginnel_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +4374,7 @@ func (x *Hint) String() string {
 func (*Hint) ProtoMessage() {}
 
 func (x *Hint) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[46]
+	mi := &file_ginnel_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +4387,7 @@ func (x *Hint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hint.ProtoReflect.Descriptor instead.
 func (*Hint) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{46}
+	return file_ginnel_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Hint) GetCircuit() string {
@@ -4198,7 +4414,7 @@ type DialRequest struct {
 
 func (x *DialRequest) Reset() {
 	*x = DialRequest{}
-	mi := &file_ginnel_proto_msgTypes[47]
+	mi := &file_ginnel_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4210,7 +4426,7 @@ func (x *DialRequest) String() string {
 func (*DialRequest) ProtoMessage() {}
 
 func (x *DialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[47]
+	mi := &file_ginnel_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4223,7 +4439,7 @@ func (x *DialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialRequest.ProtoReflect.Descriptor instead.
 func (*DialRequest) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{47}
+	return file_ginnel_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DialRequest) GetDial() *Signed {
@@ -4250,7 +4466,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_ginnel_proto_msgTypes[48]
+	mi := &file_ginnel_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4262,7 +4478,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[48]
+	mi := &file_ginnel_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4491,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{48}
+	return file_ginnel_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ResumeRequest) GetResume() *Signed {
@@ -4303,7 +4519,7 @@ type ServicesRequest struct {
 
 func (x *ServicesRequest) Reset() {
 	*x = ServicesRequest{}
-	mi := &file_ginnel_proto_msgTypes[49]
+	mi := &file_ginnel_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4531,7 @@ func (x *ServicesRequest) String() string {
 func (*ServicesRequest) ProtoMessage() {}
 
 func (x *ServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[49]
+	mi := &file_ginnel_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4328,7 +4544,7 @@ func (x *ServicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicesRequest.ProtoReflect.Descriptor instead.
 func (*ServicesRequest) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{49}
+	return file_ginnel_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ServicesRequest) GetQuery() *Signed {
@@ -4366,7 +4582,7 @@ type BindRequest struct {
 
 func (x *BindRequest) Reset() {
 	*x = BindRequest{}
-	mi := &file_ginnel_proto_msgTypes[50]
+	mi := &file_ginnel_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4378,7 +4594,7 @@ func (x *BindRequest) String() string {
 func (*BindRequest) ProtoMessage() {}
 
 func (x *BindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[50]
+	mi := &file_ginnel_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4391,7 +4607,7 @@ func (x *BindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindRequest.ProtoReflect.Descriptor instead.
 func (*BindRequest) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{50}
+	return file_ginnel_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BindRequest) GetBind() *Signed {
@@ -4424,7 +4640,7 @@ type BindResponse struct {
 
 func (x *BindResponse) Reset() {
 	*x = BindResponse{}
-	mi := &file_ginnel_proto_msgTypes[51]
+	mi := &file_ginnel_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4436,7 +4652,7 @@ func (x *BindResponse) String() string {
 func (*BindResponse) ProtoMessage() {}
 
 func (x *BindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[51]
+	mi := &file_ginnel_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4449,7 +4665,7 @@ func (x *BindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindResponse.ProtoReflect.Descriptor instead.
 func (*BindResponse) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{51}
+	return file_ginnel_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BindResponse) GetTerminator() string {
@@ -4468,7 +4684,7 @@ type Unbind struct {
 
 func (x *Unbind) Reset() {
 	*x = Unbind{}
-	mi := &file_ginnel_proto_msgTypes[52]
+	mi := &file_ginnel_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +4696,7 @@ func (x *Unbind) String() string {
 func (*Unbind) ProtoMessage() {}
 
 func (x *Unbind) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[52]
+	mi := &file_ginnel_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +4709,7 @@ func (x *Unbind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unbind.ProtoReflect.Descriptor instead.
 func (*Unbind) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{52}
+	return file_ginnel_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Unbind) GetTerminator() string {
@@ -4512,7 +4728,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_ginnel_proto_msgTypes[53]
+	mi := &file_ginnel_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4524,7 +4740,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[53]
+	mi := &file_ginnel_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4537,7 +4753,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{53}
+	return file_ginnel_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AttachRequest) GetAttach() *Signed {
@@ -4557,7 +4773,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_ginnel_proto_msgTypes[54]
+	mi := &file_ginnel_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4569,7 +4785,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[54]
+	mi := &file_ginnel_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4582,7 +4798,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{54}
+	return file_ginnel_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Cancel) GetRequest() uint64 {
@@ -4611,7 +4827,7 @@ type DialResponse struct {
 
 func (x *DialResponse) Reset() {
 	*x = DialResponse{}
-	mi := &file_ginnel_proto_msgTypes[55]
+	mi := &file_ginnel_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4839,7 @@ func (x *DialResponse) String() string {
 func (*DialResponse) ProtoMessage() {}
 
 func (x *DialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[55]
+	mi := &file_ginnel_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4852,7 @@ func (x *DialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialResponse.ProtoReflect.Descriptor instead.
 func (*DialResponse) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{55}
+	return file_ginnel_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DialResponse) GetCircuit() string {
@@ -4720,7 +4936,7 @@ type Services struct {
 
 func (x *Services) Reset() {
 	*x = Services{}
-	mi := &file_ginnel_proto_msgTypes[56]
+	mi := &file_ginnel_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4732,7 +4948,7 @@ func (x *Services) String() string {
 func (*Services) ProtoMessage() {}
 
 func (x *Services) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[56]
+	mi := &file_ginnel_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4745,7 +4961,7 @@ func (x *Services) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Services.ProtoReflect.Descriptor instead.
 func (*Services) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{56}
+	return file_ginnel_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Services) GetPage() *Signed {
@@ -4781,7 +4997,7 @@ type HostDial struct {
 
 func (x *HostDial) Reset() {
 	*x = HostDial{}
-	mi := &file_ginnel_proto_msgTypes[57]
+	mi := &file_ginnel_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4793,7 +5009,7 @@ func (x *HostDial) String() string {
 func (*HostDial) ProtoMessage() {}
 
 func (x *HostDial) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[57]
+	mi := &file_ginnel_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4806,7 +5022,7 @@ func (x *HostDial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostDial.ProtoReflect.Descriptor instead.
 func (*HostDial) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{57}
+	return file_ginnel_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *HostDial) GetCircuit() string {
@@ -4889,7 +5105,7 @@ type HostDialResult struct {
 
 func (x *HostDialResult) Reset() {
 	*x = HostDialResult{}
-	mi := &file_ginnel_proto_msgTypes[58]
+	mi := &file_ginnel_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4901,7 +5117,7 @@ func (x *HostDialResult) String() string {
 func (*HostDialResult) ProtoMessage() {}
 
 func (x *HostDialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[58]
+	mi := &file_ginnel_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4914,7 +5130,7 @@ func (x *HostDialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostDialResult.ProtoReflect.Descriptor instead.
 func (*HostDialResult) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{58}
+	return file_ginnel_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HostDialResult) GetEarly() []byte {
@@ -4943,7 +5159,7 @@ type Explain struct {
 
 func (x *Explain) Reset() {
 	*x = Explain{}
-	mi := &file_ginnel_proto_msgTypes[59]
+	mi := &file_ginnel_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4955,7 +5171,7 @@ func (x *Explain) String() string {
 func (*Explain) ProtoMessage() {}
 
 func (x *Explain) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[59]
+	mi := &file_ginnel_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4968,7 +5184,7 @@ func (x *Explain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explain.ProtoReflect.Descriptor instead.
 func (*Explain) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{59}
+	return file_ginnel_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Explain) GetCandidates() []*Candidate {
@@ -5007,7 +5223,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_ginnel_proto_msgTypes[60]
+	mi := &file_ginnel_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5019,7 +5235,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[60]
+	mi := &file_ginnel_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5032,7 +5248,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{60}
+	return file_ginnel_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Candidate) GetTerminator() string {
@@ -5096,7 +5312,7 @@ type Hop struct {
 
 func (x *Hop) Reset() {
 	*x = Hop{}
-	mi := &file_ginnel_proto_msgTypes[61]
+	mi := &file_ginnel_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5108,7 +5324,7 @@ func (x *Hop) String() string {
 func (*Hop) ProtoMessage() {}
 
 func (x *Hop) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[61]
+	mi := &file_ginnel_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5121,7 +5337,7 @@ func (x *Hop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hop.ProtoReflect.Descriptor instead.
 func (*Hop) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{61}
+	return file_ginnel_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Hop) GetRouter() string {
@@ -5165,7 +5381,7 @@ type Phase struct {
 
 func (x *Phase) Reset() {
 	*x = Phase{}
-	mi := &file_ginnel_proto_msgTypes[62]
+	mi := &file_ginnel_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5177,7 +5393,7 @@ func (x *Phase) String() string {
 func (*Phase) ProtoMessage() {}
 
 func (x *Phase) ProtoReflect() protoreflect.Message {
-	mi := &file_ginnel_proto_msgTypes[62]
+	mi := &file_ginnel_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5190,7 +5406,7 @@ func (x *Phase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Phase.ProtoReflect.Descriptor instead.
 func (*Phase) Descriptor() ([]byte, []int) {
-	return file_ginnel_proto_rawDescGZIP(), []int{62}
+	return file_ginnel_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Phase) GetName() string {
@@ -5225,7 +5441,7 @@ var File_ginnel_proto protoreflect.FileDescriptor
 
 const file_ginnel_proto_rawDesc = "" +
 	"\n" +
-	"\fginnel.proto\x12\vginnel.wire\"\x83\x0e\n" +
+	"\fginnel.proto\x12\vginnel.wire\"\xaf\x0e\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x19\n" +
 	"\breply_to\x18\x02 \x01(\x04R\areplyTo\x12*\n" +
@@ -5246,7 +5462,8 @@ const file_ginnel_proto_rawDesc = "" +
 	"\n" +
 	"relay_data\x18# \x01(\v2\x16.ginnel.wire.RelayDataH\x00R\trelayData\x12:\n" +
 	"\vrelay_close\x18$ \x01(\v2\x17.ginnel.wire.RelayCloseH\x00R\n" +
-	"relayClose\x12@\n" +
+	"relayClose\x12*\n" +
+	"\x05loads\x18% \x01(\v2\x12.ginnel.wire.LoadsH\x00R\x05loads\x12@\n" +
 	"\rrouter_config\x18( \x01(\v2\x19.ginnel.wire.RouterConfigH\x00R\frouterConfig\x12*\n" +
 	"\x05route\x18) \x01(\v2\x12.ginnel.wire.RouteH\x00R\x05route\x120\n" +
 	"\aunroute\x18* \x01(\v2\x14.ginnel.wire.UnrouteH\x00R\aunroute\x12-\n" +
@@ -5455,7 +5672,22 @@ const file_ginnel_proto_rawDesc = "" +
 	"\vterminators\x18\x02 \x03(\v2\x1c.ginnel.wire.TerminatorStateR\vterminators\x12,\n" +
 	"\x05edges\x18\x03 \x03(\v2\x16.ginnel.wire.EdgeStateR\x05edges\x128\n" +
 	"\tendpoints\x18\x04 \x03(\v2\x1a.ginnel.wire.EndpointStateR\tendpoints\x12\x10\n" +
-	"\x03end\x18\x05 \x01(\bR\x03end\"\xca\x01\n" +
+	"\x03end\x18\x05 \x01(\bR\x03end\"j\n" +
+	"\x05Loads\x12+\n" +
+	"\x05links\x18\x01 \x03(\v2\x15.ginnel.wire.LinkLoadR\x05links\x124\n" +
+	"\bcircuits\x18\x02 \x03(\v2\x18.ginnel.wire.CircuitLoadR\bcircuits\"^\n" +
+	"\bLinkLoad\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04sent\x18\x02 \x01(\x04R\x04sent\x12\x1a\n" +
+	"\breceived\x18\x03 \x01(\x04R\breceived\x12\x12\n" +
+	"\x04busy\x18\x04 \x01(\rR\x04busy\"\x9d\x01\n" +
+	"\vCircuitLoad\x12\x18\n" +
+	"\acircuit\x18\x01 \x01(\tR\acircuit\x12\x12\n" +
+	"\x04sent\x18\x02 \x01(\x04R\x04sent\x12\x1a\n" +
+	"\breceived\x18\x03 \x01(\x04R\breceived\x12\x1d\n" +
+	"\n" +
+	"bytes_sent\x18\x04 \x01(\x04R\tbytesSent\x12%\n" +
+	"\x0ebytes_received\x18\x05 \x01(\x04R\rbytesReceived\"\xca\x01\n" +
 	"\tLinkState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x0e\n" +
@@ -5701,7 +5933,7 @@ func file_ginnel_proto_rawDescGZIP() []byte {
 }
 
 var file_ginnel_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ginnel_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_ginnel_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_ginnel_proto_goTypes = []any{
 	(Verdict_Kind)(0),        // 0: ginnel.wire.Verdict.Kind
 	(*Message)(nil),          // 1: ginnel.wire.Message
@@ -5734,39 +5966,42 @@ var file_ginnel_proto_goTypes = []any{
 	(*RelayData)(nil),        // 28: ginnel.wire.RelayData
 	(*RelayClose)(nil),       // 29: ginnel.wire.RelayClose
 	(*State)(nil),            // 30: ginnel.wire.State
-	(*LinkState)(nil),        // 31: ginnel.wire.LinkState
-	(*TerminatorState)(nil),  // 32: ginnel.wire.TerminatorState
-	(*EdgeState)(nil),        // 33: ginnel.wire.EdgeState
-	(*EndpointState)(nil),    // 34: ginnel.wire.EndpointState
-	(*LabelGrant)(nil),       // 35: ginnel.wire.LabelGrant
-	(*RouterConfig)(nil),     // 36: ginnel.wire.RouterConfig
-	(*LinkTarget)(nil),       // 37: ginnel.wire.LinkTarget
-	(*HostedTerminator)(nil), // 38: ginnel.wire.HostedTerminator
-	(*HealthCheck)(nil),      // 39: ginnel.wire.HealthCheck
-	(*Route)(nil),            // 40: ginnel.wire.Route
-	(*Ingress)(nil),          // 41: ginnel.wire.Ingress
-	(*Egress)(nil),           // 42: ginnel.wire.Egress
-	(*RouteConnecting)(nil),  // 43: ginnel.wire.RouteConnecting
-	(*RouteResult)(nil),      // 44: ginnel.wire.RouteResult
-	(*Unroute)(nil),          // 45: ginnel.wire.Unroute
-	(*Revoke)(nil),           // 46: ginnel.wire.Revoke
-	(*Hint)(nil),             // 47: ginnel.wire.Hint
-	(*DialRequest)(nil),      // 48: ginnel.wire.DialRequest
-	(*ResumeRequest)(nil),    // 49: ginnel.wire.ResumeRequest
-	(*ServicesRequest)(nil),  // 50: ginnel.wire.ServicesRequest
-	(*BindRequest)(nil),      // 51: ginnel.wire.BindRequest
-	(*BindResponse)(nil),     // 52: ginnel.wire.BindResponse
-	(*Unbind)(nil),           // 53: ginnel.wire.Unbind
-	(*AttachRequest)(nil),    // 54: ginnel.wire.AttachRequest
-	(*Cancel)(nil),           // 55: ginnel.wire.Cancel
-	(*DialResponse)(nil),     // 56: ginnel.wire.DialResponse
-	(*Services)(nil),         // 57: ginnel.wire.Services
-	(*HostDial)(nil),         // 58: ginnel.wire.HostDial
-	(*HostDialResult)(nil),   // 59: ginnel.wire.HostDialResult
-	(*Explain)(nil),          // 60: ginnel.wire.Explain
-	(*Candidate)(nil),        // 61: ginnel.wire.Candidate
-	(*Hop)(nil),              // 62: ginnel.wire.Hop
-	(*Phase)(nil),            // 63: ginnel.wire.Phase
+	(*Loads)(nil),            // 31: ginnel.wire.Loads
+	(*LinkLoad)(nil),         // 32: ginnel.wire.LinkLoad
+	(*CircuitLoad)(nil),      // 33: ginnel.wire.CircuitLoad
+	(*LinkState)(nil),        // 34: ginnel.wire.LinkState
+	(*TerminatorState)(nil),  // 35: ginnel.wire.TerminatorState
+	(*EdgeState)(nil),        // 36: ginnel.wire.EdgeState
+	(*EndpointState)(nil),    // 37: ginnel.wire.EndpointState
+	(*LabelGrant)(nil),       // 38: ginnel.wire.LabelGrant
+	(*RouterConfig)(nil),     // 39: ginnel.wire.RouterConfig
+	(*LinkTarget)(nil),       // 40: ginnel.wire.LinkTarget
+	(*HostedTerminator)(nil), // 41: ginnel.wire.HostedTerminator
+	(*HealthCheck)(nil),      // 42: ginnel.wire.HealthCheck
+	(*Route)(nil),            // 43: ginnel.wire.Route
+	(*Ingress)(nil),          // 44: ginnel.wire.Ingress
+	(*Egress)(nil),           // 45: ginnel.wire.Egress
+	(*RouteConnecting)(nil),  // 46: ginnel.wire.RouteConnecting
+	(*RouteResult)(nil),      // 47: ginnel.wire.RouteResult
+	(*Unroute)(nil),          // 48: ginnel.wire.Unroute
+	(*Revoke)(nil),           // 49: ginnel.wire.Revoke
+	(*Hint)(nil),             // 50: ginnel.wire.Hint
+	(*DialRequest)(nil),      // 51: ginnel.wire.DialRequest
+	(*ResumeRequest)(nil),    // 52: ginnel.wire.ResumeRequest
+	(*ServicesRequest)(nil),  // 53: ginnel.wire.ServicesRequest
+	(*BindRequest)(nil),      // 54: ginnel.wire.BindRequest
+	(*BindResponse)(nil),     // 55: ginnel.wire.BindResponse
+	(*Unbind)(nil),           // 56: ginnel.wire.Unbind
+	(*AttachRequest)(nil),    // 57: ginnel.wire.AttachRequest
+	(*Cancel)(nil),           // 58: ginnel.wire.Cancel
+	(*DialResponse)(nil),     // 59: ginnel.wire.DialResponse
+	(*Services)(nil),         // 60: ginnel.wire.Services
+	(*HostDial)(nil),         // 61: ginnel.wire.HostDial
+	(*HostDialResult)(nil),   // 62: ginnel.wire.HostDialResult
+	(*Explain)(nil),          // 63: ginnel.wire.Explain
+	(*Candidate)(nil),        // 64: ginnel.wire.Candidate
+	(*Hop)(nil),              // 65: ginnel.wire.Hop
+	(*Phase)(nil),            // 66: ginnel.wire.Phase
 }
 var file_ginnel_proto_depIdxs = []int32{
 	2,  // 0: ginnel.wire.Message.hello:type_name -> ginnel.wire.Hello
@@ -5776,79 +6011,82 @@ var file_ginnel_proto_depIdxs = []int32{
 	25, // 4: ginnel.wire.Message.enroll_request:type_name -> ginnel.wire.EnrollRequest
 	26, // 5: ginnel.wire.Message.enroll_response:type_name -> ginnel.wire.EnrollResponse
 	30, // 6: ginnel.wire.Message.state:type_name -> ginnel.wire.State
-	35, // 7: ginnel.wire.Message.label_grant:type_name -> ginnel.wire.LabelGrant
-	43, // 8: ginnel.wire.Message.route_connecting:type_name -> ginnel.wire.RouteConnecting
-	44, // 9: ginnel.wire.Message.route_result:type_name -> ginnel.wire.RouteResult
+	38, // 7: ginnel.wire.Message.label_grant:type_name -> ginnel.wire.LabelGrant
+	46, // 8: ginnel.wire.Message.route_connecting:type_name -> ginnel.wire.RouteConnecting
+	47, // 9: ginnel.wire.Message.route_result:type_name -> ginnel.wire.RouteResult
 	27, // 10: ginnel.wire.Message.relay_open:type_name -> ginnel.wire.RelayOpen
 	28, // 11: ginnel.wire.Message.relay_data:type_name -> ginnel.wire.RelayData
 	29, // 12: ginnel.wire.Message.relay_close:type_name -> ginnel.wire.RelayClose
-	36, // 13: ginnel.wire.Message.router_config:type_name -> ginnel.wire.RouterConfig
-	40, // 14: ginnel.wire.Message.route:type_name -> ginnel.wire.Route
-	45, // 15: ginnel.wire.Message.unroute:type_name -> ginnel.wire.Unroute
-	46, // 16: ginnel.wire.Message.revoke:type_name -> ginnel.wire.Revoke
-	47, // 17: ginnel.wire.Message.hint:type_name -> ginnel.wire.Hint
-	48, // 18: ginnel.wire.Message.dial_request:type_name -> ginnel.wire.DialRequest
-	49, // 19: ginnel.wire.Message.resume_request:type_name -> ginnel.wire.ResumeRequest
-	50, // 20: ginnel.wire.Message.services_request:type_name -> ginnel.wire.ServicesRequest
-	51, // 21: ginnel.wire.Message.bind_request:type_name -> ginnel.wire.BindRequest
-	53, // 22: ginnel.wire.Message.unbind:type_name -> ginnel.wire.Unbind
-	54, // 23: ginnel.wire.Message.attach_request:type_name -> ginnel.wire.AttachRequest
-	55, // 24: ginnel.wire.Message.cancel:type_name -> ginnel.wire.Cancel
-	56, // 25: ginnel.wire.Message.dial_response:type_name -> ginnel.wire.DialResponse
-	57, // 26: ginnel.wire.Message.services:type_name -> ginnel.wire.Services
-	58, // 27: ginnel.wire.Message.host_dial:type_name -> ginnel.wire.HostDial
-	59, // 28: ginnel.wire.Message.host_dial_result:type_name -> ginnel.wire.HostDialResult
-	52, // 29: ginnel.wire.Message.bind_response:type_name -> ginnel.wire.BindResponse
-	3,  // 30: ginnel.wire.Hello.router:type_name -> ginnel.wire.RouterHello
-	4,  // 31: ginnel.wire.RouterHello.ctrl_listeners:type_name -> ginnel.wire.CtrlListeners
-	5,  // 32: ginnel.wire.CtrlListeners.listeners:type_name -> ginnel.wire.CtrlListener
-	0,  // 33: ginnel.wire.Verdict.kind:type_name -> ginnel.wire.Verdict.Kind
-	7,  // 34: ginnel.wire.Verdict.controllers:type_name -> ginnel.wire.ControllerInfo
-	7,  // 35: ginnel.wire.Controllers.controllers:type_name -> ginnel.wire.ControllerInfo
-	10, // 36: ginnel.wire.Failure.attempts:type_name -> ginnel.wire.Attempt
-	7,  // 37: ginnel.wire.Failure.audience:type_name -> ginnel.wire.ControllerInfo
-	13, // 38: ginnel.wire.Dial.audience:type_name -> ginnel.wire.Audience
-	12, // 39: ginnel.wire.Resume.ticket:type_name -> ginnel.wire.Signed
-	13, // 40: ginnel.wire.Resume.audience:type_name -> ginnel.wire.Audience
-	12, // 41: ginnel.wire.Attach.ticket:type_name -> ginnel.wire.Signed
-	13, // 42: ginnel.wire.ServiceQuery.audience:type_name -> ginnel.wire.Audience
-	22, // 43: ginnel.wire.ServiceList.services:type_name -> ginnel.wire.ServiceInfo
-	24, // 44: ginnel.wire.ServiceList.routers:type_name -> ginnel.wire.EdgeRouterInfo
-	23, // 45: ginnel.wire.ServiceInfo.intercept:type_name -> ginnel.wire.InterceptInfo
-	24, // 46: ginnel.wire.EnrollResponse.routers:type_name -> ginnel.wire.EdgeRouterInfo
-	31, // 47: ginnel.wire.State.links:type_name -> ginnel.wire.LinkState
-	32, // 48: ginnel.wire.State.terminators:type_name -> ginnel.wire.TerminatorState
-	33, // 49: ginnel.wire.State.edges:type_name -> ginnel.wire.EdgeState
-	34, // 50: ginnel.wire.State.endpoints:type_name -> ginnel.wire.EndpointState
-	12, // 51: ginnel.wire.TerminatorState.bind:type_name -> ginnel.wire.Signed
-	12, // 52: ginnel.wire.EndpointState.ticket:type_name -> ginnel.wire.Signed
-	12, // 53: ginnel.wire.EndpointState.attach:type_name -> ginnel.wire.Signed
-	37, // 54: ginnel.wire.RouterConfig.links:type_name -> ginnel.wire.LinkTarget
-	38, // 55: ginnel.wire.RouterConfig.terminators:type_name -> ginnel.wire.HostedTerminator
-	39, // 56: ginnel.wire.HostedTerminator.check:type_name -> ginnel.wire.HealthCheck
-	41, // 57: ginnel.wire.Route.ingress:type_name -> ginnel.wire.Ingress
-	42, // 58: ginnel.wire.Route.egress:type_name -> ginnel.wire.Egress
-	12, // 59: ginnel.wire.Ingress.ticket:type_name -> ginnel.wire.Signed
-	12, // 60: ginnel.wire.Egress.ticket:type_name -> ginnel.wire.Signed
-	9,  // 61: ginnel.wire.RouteResult.failure:type_name -> ginnel.wire.Failure
-	12, // 62: ginnel.wire.DialRequest.dial:type_name -> ginnel.wire.Signed
-	12, // 63: ginnel.wire.ResumeRequest.resume:type_name -> ginnel.wire.Signed
-	12, // 64: ginnel.wire.ServicesRequest.query:type_name -> ginnel.wire.Signed
-	12, // 65: ginnel.wire.BindRequest.bind:type_name -> ginnel.wire.Signed
-	12, // 66: ginnel.wire.AttachRequest.attach:type_name -> ginnel.wire.Signed
-	12, // 67: ginnel.wire.DialResponse.ticket:type_name -> ginnel.wire.Signed
-	60, // 68: ginnel.wire.DialResponse.explain:type_name -> ginnel.wire.Explain
-	12, // 69: ginnel.wire.Services.page:type_name -> ginnel.wire.Signed
-	12, // 70: ginnel.wire.HostDial.ticket:type_name -> ginnel.wire.Signed
-	9,  // 71: ginnel.wire.HostDialResult.failure:type_name -> ginnel.wire.Failure
-	61, // 72: ginnel.wire.Explain.candidates:type_name -> ginnel.wire.Candidate
-	62, // 73: ginnel.wire.Explain.hops:type_name -> ginnel.wire.Hop
-	63, // 74: ginnel.wire.Explain.phases:type_name -> ginnel.wire.Phase
-	75, // [75:75] is the sub-list for method output_type
-	75, // [75:75] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	31, // 13: ginnel.wire.Message.loads:type_name -> ginnel.wire.Loads
+	39, // 14: ginnel.wire.Message.router_config:type_name -> ginnel.wire.RouterConfig
+	43, // 15: ginnel.wire.Message.route:type_name -> ginnel.wire.Route
+	48, // 16: ginnel.wire.Message.unroute:type_name -> ginnel.wire.Unroute
+	49, // 17: ginnel.wire.Message.revoke:type_name -> ginnel.wire.Revoke
+	50, // 18: ginnel.wire.Message.hint:type_name -> ginnel.wire.Hint
+	51, // 19: ginnel.wire.Message.dial_request:type_name -> ginnel.wire.DialRequest
+	52, // 20: ginnel.wire.Message.resume_request:type_name -> ginnel.wire.ResumeRequest
+	53, // 21: ginnel.wire.Message.services_request:type_name -> ginnel.wire.ServicesRequest
+	54, // 22: ginnel.wire.Message.bind_request:type_name -> ginnel.wire.BindRequest
+	56, // 23: ginnel.wire.Message.unbind:type_name -> ginnel.wire.Unbind
+	57, // 24: ginnel.wire.Message.attach_request:type_name -> ginnel.wire.AttachRequest
+	58, // 25: ginnel.wire.Message.cancel:type_name -> ginnel.wire.Cancel
+	59, // 26: ginnel.wire.Message.dial_response:type_name -> ginnel.wire.DialResponse
+	60, // 27: ginnel.wire.Message.services:type_name -> ginnel.wire.Services
+	61, // 28: ginnel.wire.Message.host_dial:type_name -> ginnel.wire.HostDial
+	62, // 29: ginnel.wire.Message.host_dial_result:type_name -> ginnel.wire.HostDialResult
+	55, // 30: ginnel.wire.Message.bind_response:type_name -> ginnel.wire.BindResponse
+	3,  // 31: ginnel.wire.Hello.router:type_name -> ginnel.wire.RouterHello
+	4,  // 32: ginnel.wire.RouterHello.ctrl_listeners:type_name -> ginnel.wire.CtrlListeners
+	5,  // 33: ginnel.wire.CtrlListeners.listeners:type_name -> ginnel.wire.CtrlListener
+	0,  // 34: ginnel.wire.Verdict.kind:type_name -> ginnel.wire.Verdict.Kind
+	7,  // 35: ginnel.wire.Verdict.controllers:type_name -> ginnel.wire.ControllerInfo
+	7,  // 36: ginnel.wire.Controllers.controllers:type_name -> ginnel.wire.ControllerInfo
+	10, // 37: ginnel.wire.Failure.attempts:type_name -> ginnel.wire.Attempt
+	7,  // 38: ginnel.wire.Failure.audience:type_name -> ginnel.wire.ControllerInfo
+	13, // 39: ginnel.wire.Dial.audience:type_name -> ginnel.wire.Audience
+	12, // 40: ginnel.wire.Resume.ticket:type_name -> ginnel.wire.Signed
+	13, // 41: ginnel.wire.Resume.audience:type_name -> ginnel.wire.Audience
+	12, // 42: ginnel.wire.Attach.ticket:type_name -> ginnel.wire.Signed
+	13, // 43: ginnel.wire.ServiceQuery.audience:type_name -> ginnel.wire.Audience
+	22, // 44: ginnel.wire.ServiceList.services:type_name -> ginnel.wire.ServiceInfo
+	24, // 45: ginnel.wire.ServiceList.routers:type_name -> ginnel.wire.EdgeRouterInfo
+	23, // 46: ginnel.wire.ServiceInfo.intercept:type_name -> ginnel.wire.InterceptInfo
+	24, // 47: ginnel.wire.EnrollResponse.routers:type_name -> ginnel.wire.EdgeRouterInfo
+	34, // 48: ginnel.wire.State.links:type_name -> ginnel.wire.LinkState
+	35, // 49: ginnel.wire.State.terminators:type_name -> ginnel.wire.TerminatorState
+	36, // 50: ginnel.wire.State.edges:type_name -> ginnel.wire.EdgeState
+	37, // 51: ginnel.wire.State.endpoints:type_name -> ginnel.wire.EndpointState
+	32, // 52: ginnel.wire.Loads.links:type_name -> ginnel.wire.LinkLoad
+	33, // 53: ginnel.wire.Loads.circuits:type_name -> ginnel.wire.CircuitLoad
+	12, // 54: ginnel.wire.TerminatorState.bind:type_name -> ginnel.wire.Signed
+	12, // 55: ginnel.wire.EndpointState.ticket:type_name -> ginnel.wire.Signed
+	12, // 56: ginnel.wire.EndpointState.attach:type_name -> ginnel.wire.Signed
+	40, // 57: ginnel.wire.RouterConfig.links:type_name -> ginnel.wire.LinkTarget
+	41, // 58: ginnel.wire.RouterConfig.terminators:type_name -> ginnel.wire.HostedTerminator
+	42, // 59: ginnel.wire.HostedTerminator.check:type_name -> ginnel.wire.HealthCheck
+	44, // 60: ginnel.wire.Route.ingress:type_name -> ginnel.wire.Ingress
+	45, // 61: ginnel.wire.Route.egress:type_name -> ginnel.wire.Egress
+	12, // 62: ginnel.wire.Ingress.ticket:type_name -> ginnel.wire.Signed
+	12, // 63: ginnel.wire.Egress.ticket:type_name -> ginnel.wire.Signed
+	9,  // 64: ginnel.wire.RouteResult.failure:type_name -> ginnel.wire.Failure
+	12, // 65: ginnel.wire.DialRequest.dial:type_name -> ginnel.wire.Signed
+	12, // 66: ginnel.wire.ResumeRequest.resume:type_name -> ginnel.wire.Signed
+	12, // 67: ginnel.wire.ServicesRequest.query:type_name -> ginnel.wire.Signed
+	12, // 68: ginnel.wire.BindRequest.bind:type_name -> ginnel.wire.Signed
+	12, // 69: ginnel.wire.AttachRequest.attach:type_name -> ginnel.wire.Signed
+	12, // 70: ginnel.wire.DialResponse.ticket:type_name -> ginnel.wire.Signed
+	63, // 71: ginnel.wire.DialResponse.explain:type_name -> ginnel.wire.Explain
+	12, // 72: ginnel.wire.Services.page:type_name -> ginnel.wire.Signed
+	12, // 73: ginnel.wire.HostDial.ticket:type_name -> ginnel.wire.Signed
+	9,  // 74: ginnel.wire.HostDialResult.failure:type_name -> ginnel.wire.Failure
+	64, // 75: ginnel.wire.Explain.candidates:type_name -> ginnel.wire.Candidate
+	65, // 76: ginnel.wire.Explain.hops:type_name -> ginnel.wire.Hop
+	66, // 77: ginnel.wire.Explain.phases:type_name -> ginnel.wire.Phase
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_ginnel_proto_init() }
@@ -5870,6 +6108,7 @@ func file_ginnel_proto_init() {
 		(*Message_RelayOpen)(nil),
 		(*Message_RelayData)(nil),
 		(*Message_RelayClose)(nil),
+		(*Message_Loads)(nil),
 		(*Message_RouterConfig)(nil),
 		(*Message_Route)(nil),
 		(*Message_Unroute)(nil),
@@ -5894,7 +6133,7 @@ func file_ginnel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ginnel_proto_rawDesc), len(file_ginnel_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   63,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
