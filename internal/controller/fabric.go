@@ -41,6 +41,7 @@ type fabric struct {
 	routers  map[ginnel.RouterID]*softState
 	binds    map[ginnel.ServiceID]map[ginnel.TerminatorID]*terminatorRow
 	circuits map[ginnel.CircuitID]map[*endpointRow]struct{}
+	ways     ways
 	// peers is what routers said of themselves the last time: where links lead
 	// to does not change because a ctrl channel ends.
 	peers map[ginnel.RouterID]*wire.RouterHello
@@ -65,6 +66,7 @@ func newFabric(c *Controller) *fabric {
 		routers:  make(map[ginnel.RouterID]*softState),
 		binds:    make(map[ginnel.ServiceID]map[ginnel.TerminatorID]*terminatorRow),
 		circuits: make(map[ginnel.CircuitID]map[*endpointRow]struct{}),
+		ways:     make(ways),
 		peers:    make(map[ginnel.RouterID]*wire.RouterHello),
 	}
 	f.snapshot.Store(path.New(ginnel.MinRouterCost, nil, nil))
@@ -377,11 +379,14 @@ func (f *fabric) listLocked(row *endpointRow) {
 		f.circuits[row.circuit] = of
 	}
 	of[row] = struct{}{}
+	f.ways.list(of)
 }
 
 func (f *fabric) unlistLocked(row *endpointRow) {
 	of := f.circuits[row.circuit]
 	delete(of, row)
+	f.ways.drop(row)
+	f.ways.list(of)
 	if len(of) == 0 {
 		delete(f.circuits, row.circuit)
 	}

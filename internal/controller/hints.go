@@ -21,17 +21,19 @@ import (
 type hints struct {
 	log   *slog.Logger
 	dirty signal
-	// topology, circuits and outlet give what is known now; none of them waits.
+	// topology, ways, gone and outlet give what is known now; none of them waits.
 	topology func() *path.Snapshot
-	circuits func() [][]*endpointRow
+	ways     func() []hint.Way
+	gone     func(ginnel.CircuitID) bool
 	outlet   func(ginnel.RouterID) outlet
 
-	plan hint.Planner
+	plan  hint.Planner
+	swept time.Time // when the plan forgot who is gone
 }
 
 func newHints(c *Controller) *hints {
 	u := reported{c.fabric}
-	return &hints{log: c.log, dirty: newSignal(), topology: u.topology, circuits: u.allCircuits, outlet: u.outlet}
+	return &hints{log: c.log, dirty: newSignal(), topology: u.topology, ways: u.clientWays, gone: u.gone, outlet: u.outlet}
 }
 
 // kick says that the topology has changed.
@@ -62,30 +64,16 @@ func (h *hints) run(ctx context.Context) {
 
 // look tells the clients whose time has come, and gives when to look again.
 func (h *hints) look() (next time.Time) {
-	var clients []hint.Circuit
-	for _, ends := range h.circuits() {
-		if row := clientEnd(ends); row != nil {
-			clients = append(clients, hint.Circuit{
-				ID: row.circuit, Generation: row.generation, Ingress: row.router, Path: path.Path{Routers: row.path, Links: row.links},
-			})
-		}
+	now := time.Now()
+	if now.Sub(h.swept) >= hint.Round {
+		h.swept = now
+		h.plan.Forget(h.gone)
 	}
-	list, next := h.plan.Step(time.Now(), h.topology(), clients)
+	list, next := h.plan.Step(now, h.topology(), h.ways())
 	for _, m := range list {
 		h.tell(m)
 	}
 	return next
-}
-
-// clientEnd gives the client's end of a circuit, of which two routers may tell
-// after the client has gone from one to the other; nil: none does.
-func clientEnd(ends []*endpointRow) (newest *endpointRow) {
-	for _, row := range ends {
-		if !row.host && (newest == nil || row.generation > newest.generation) {
-			newest = row
-		}
-	}
-	return newest
 }
 
 // tell sends one hint, over the router to which the client is connected. Where

@@ -28,15 +28,17 @@ func inHintWorld(t *testing.T, circuits int, test func(t *testing.T, w *circuitW
 		}
 		h := newHints(w.c)
 		h.topology, h.outlet = w.topology, w.outlet
-		h.circuits = func() [][]*endpointRow {
+		h.ways = func() []hint.Way {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			var all [][]*endpointRow
+			f := newFabric(w.c)
 			for _, row := range w.rows {
-				all = append(all, []*endpointRow{row})
+				row.way = nil
+				f.listLocked(row)
 			}
-			return all
+			return f.clientWays()
 		}
+		h.gone = func(id ginnel.CircuitID) bool { return len(w.endpoints(id)) == 0 }
 		ctx, cancel := context.WithCancel(t.Context())
 		var loop sync.WaitGroup
 		loop.Go(func() { h.run(ctx) })

@@ -92,6 +92,9 @@ type (
 		code       ginnel.Code // why the circuit ended, of one that was removed
 		at         time.Time
 		*judgement
+		// way is where the fabric lists it, at place; nil: it does not.
+		way   *way
+		place int
 	}
 
 	// judgement is what the judge has found about a row, which alone uses it.

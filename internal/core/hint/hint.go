@@ -50,8 +50,13 @@ const (
 type Circuit struct {
 	ID         ginnel.CircuitID
 	Generation uint32
-	Ingress    ginnel.RouterID
-	Path       path.Path // without its cost
+}
+
+// Way is a path in use, from the router to which its clients are connected.
+type Way struct {
+	Path path.Path // without its cost
+	// Circuits gives those on it. It is asked only where the way is worth leaving.
+	Circuits func() []Circuit
 }
 
 // Hint says whose client is to be told of a better path, and by how much it is.
@@ -86,35 +91,32 @@ func (t told) rest() time.Duration {
 }
 
 // Step gives the hints that are to be sent now, and when to ask again at the
-// latest though nothing has changed; zero: not by time alone. Each circuit is
-// listed once. Nothing passed in is kept or changed.
-func (p *Planner) Step(now time.Time, topology *path.Snapshot, circuits []Circuit) (hints []Hint, next time.Time) {
-	hints, next = p.gains(now, path.NewTrees(topology), circuits)
-	if len(hints) == 0 {
+// latest though nothing has changed; zero: not by time alone. Each circuit is on
+// one way. Nothing passed in is kept or changed.
+func (p *Planner) Step(now time.Time, topology *path.Snapshot, ways []Way) (hints []Hint, next time.Time) {
+	would, best, next := p.gains(now, path.NewTrees(topology), ways)
+	if would == 0 {
 		return nil, next
 	}
 	if now.Sub(p.round) >= Round || p.round.IsZero() {
-		p.round, p.left = now, max(Batch, (len(hints)+share-1)/share)
+		p.round, p.left = now, max(Batch, (would+share-1)/share)
 	}
-	slices.SortFunc(hints, func(a, b Hint) int {
-		return cmp.Or(cmp.Compare(b.Gain, a.Gain), cmp.Compare(a.Circuit, b.Circuit))
-	})
-	n := min(len(hints), Batch, p.left)
+	n := min(len(best), p.left)
 	if now.Sub(p.last) < Every && !p.last.IsZero() {
 		n = 0
 	}
-	more := n < len(hints)
-	hints = hints[:n]
+	hints = best[:n]
 	for _, h := range hints {
 		t := p.told[h.Circuit]
-		p.told[h.Circuit] = told{at: now, times: t.times + 1}
-		next = earlier(next, now.Add(p.told[h.Circuit].rest()))
+		t = told{at: now, times: t.times + 1}
+		p.told[h.Circuit] = t
+		next = earlier(next, now.Add(t.rest()))
 	}
 	if n > 0 {
 		p.left -= n
 		p.last = now
 	}
-	switch {
+	switch more := n < would; {
 	case more && p.left > 0:
 		next = earlier(next, p.last.Add(Every))
 	case more:
@@ -123,43 +125,68 @@ func (p *Planner) Step(now time.Time, topology *path.Snapshot, circuits []Circui
 	return hints, next
 }
 
-// gains gives a hint for each circuit that would gain and does not rest, in no
-// order, and when the first of those that rest and would gain has rested. It
-// forgets circuits that are gone.
-func (p *Planner) gains(now time.Time, trees *path.Trees, circuits []Circuit) (hints []Hint, rested time.Time) {
-	kept := make(map[ginnel.CircuitID]told)
-	for i := range circuits {
-		c := &circuits[i]
-		t, known := p.told[c.ID]
-		if known = known && now.Sub(t.at) < forget; known {
-			kept[c.ID] = t
-		}
-		gain, ok := gainOf(trees, c)
+// gains gives how many circuits would gain and do not rest, the first Batch of them
+// in the order in which they are told, and when the first of those that rest and
+// would gain has rested.
+func (p *Planner) gains(now time.Time, trees *path.Trees, ways []Way) (would int, best []Hint, rested time.Time) {
+	if p.told == nil {
+		p.told = make(map[ginnel.CircuitID]told)
+	}
+	for _, w := range ways {
+		gain, ok := gainOf(trees, w.Path)
 		if !ok {
 			continue
 		}
-		if end := t.at.Add(t.rest()); known && now.Before(end) {
-			rested = earlier(rested, end)
-			continue
+		for _, c := range w.Circuits() {
+			if t, known := p.told[c.ID]; known && now.Sub(t.at) >= forget {
+				delete(p.told, c.ID)
+			} else if end := t.at.Add(t.rest()); known && now.Before(end) {
+				rested = earlier(rested, end)
+				continue
+			}
+			would++
+			best = among(best, Hint{Circuit: c.ID, Generation: c.Generation, Ingress: w.Path.Routers[0], Gain: gain})
 		}
-		hints = append(hints, Hint{Circuit: c.ID, Generation: c.Generation, Ingress: c.Ingress, Gain: gain})
 	}
-	p.told = kept
-	return hints, rested
+	return would, best, rested
 }
 
-// gainOf gives what a circuit would gain by moving, if that is worth it. One
-// whose path is broken, or is none, is left alone: its client knows.
-func gainOf(trees *path.Trees, c *Circuit) (ginnel.Cost, bool) {
-	n := len(c.Path.Routers)
-	if n == 0 || c.Path.Routers[0] != c.Ingress || len(c.Path.Links) != n-1 {
+// among puts h at its place among the first Batch: those with most to gain, then by
+// circuit id.
+func among(best []Hint, h Hint) []Hint {
+	order := func(a, b Hint) int { return cmp.Or(cmp.Compare(b.Gain, a.Gain), cmp.Compare(a.Circuit, b.Circuit)) }
+	full := len(best) == Batch
+	if full && order(best[Batch-1], h) <= 0 {
+		return best
+	}
+	if full {
+		best = best[:Batch-1]
+	}
+	at, _ := slices.BinarySearchFunc(best, h, order)
+	return slices.Insert(best, at, h)
+}
+
+// Forget lets the planner forget the circuits that are gone, now and then.
+func (p *Planner) Forget(gone func(ginnel.CircuitID) bool) {
+	for id := range p.told {
+		if gone(id) {
+			delete(p.told, id)
+		}
+	}
+}
+
+// gainOf gives what the circuits on a way would gain by leaving it, if that is worth
+// it. Those whose path is broken, or is none, are left alone: their clients know.
+func gainOf(trees *path.Trees, way path.Path) (ginnel.Cost, bool) {
+	n := len(way.Routers)
+	if n == 0 || len(way.Links) != n-1 {
 		return 0, false
 	}
-	now, ok := trees.Snapshot().CostOf(c.Path)
+	now, ok := trees.Snapshot().CostOf(way)
 	if !ok {
 		return 0, false
 	}
-	best, ok := trees.From(c.Ingress, path.Exclusions{}).Cost(c.Path.Routers[n-1])
+	best, ok := trees.From(way.Routers[0], path.Exclusions{}).Cost(way.Routers[n-1])
 	return now - best, ok && path.WorthMoving(now, best)
 }
 
