@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/ginnel/ginnel"
-	"github.com/ginnel/ginnel/internal/splice"
 )
 
 // maxConnectHead is the longest request with its fields, in bytes.
@@ -121,31 +120,4 @@ func connectStatus(err *ginnel.DialError) (status int, fields string) {
 		return http.StatusForbidden, ""
 	}
 	return http.StatusBadGateway, ""
-}
-
-// prefixed is a connection of which some bytes were read already.
-type prefixed struct {
-	net.Conn
-	rest []byte
-}
-
-// Read gives the bytes that were read already, then those of the connection.
-func (p *prefixed) Read(b []byte) (int, error) {
-	if len(p.rest) == 0 {
-		return p.Conn.Read(b)
-	}
-	count := copy(b, p.rest)
-	p.rest = p.rest[count:]
-	return count, nil
-}
-
-// CloseWrite ends the sending direction.
-func (p *prefixed) CloseWrite() error { return splice.CloseWrite(p.Conn) }
-
-// SetLinger sets what Close does with what was not sent; 0 makes it a reset.
-func (p *prefixed) SetLinger(seconds int) error {
-	if conn, ok := p.Conn.(interface{ SetLinger(seconds int) error }); ok {
-		return conn.SetLinger(seconds)
-	}
-	return nil
 }

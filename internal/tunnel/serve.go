@@ -107,7 +107,7 @@ func (s *server) socks(ctx context.Context, conn net.Conn) error {
 		fabric, leave, err = s.connector.connect(ctx, request.host, request.port, conn.RemoteAddr())
 		defer leave()
 	}
-	s.answer(ctx, conn, fabric, appendSOCKSReply(nil, socksReplyFor(err)), err)
+	s.answer(ctx, conn, fabric, appendSOCKSReply(nil, socksReplyFor(err)), nil, err)
 	return nil
 }
 
@@ -124,19 +124,28 @@ func (s *server) httpConnect(ctx context.Context, conn net.Conn, first byte) err
 		fabric, leave, err = s.connector.connect(ctx, host, port, conn.RemoteAddr())
 		defer leave()
 	}
-	s.answer(ctx, &prefixed{conn, rest}, fabric, []byte(connectReply(err)), err)
+	s.answer(ctx, conn, fabric, []byte(connectReply(err)), rest, err)
 	return nil
 }
 
-// answer tells the client how its dial ended and, if well, carries its bytes.
-func (s *server) answer(ctx context.Context, conn, fabric net.Conn, reply []byte, dialed error) {
+// answer tells the client how its dial ended and, if well, carries its bytes, of which
+// early came with its request. What carries them gets the connections as they are: it
+// knows a short way between such.
+func (s *server) answer(ctx context.Context, conn, fabric net.Conn, reply, early []byte, dialed error) {
 	// The dial took its time; the reply gets a deadline of its own.
-	_ = conn.SetDeadline(time.Now().Add(s.handshake))
+	deadline := time.Now().Add(s.handshake)
+	_ = conn.SetDeadline(deadline)
 	_, err := conn.Write(reply)
 	if dialed != nil {
 		s.log.Info("dial failed", "err", dialed)
 		finish(conn)
 		return
+	}
+	if err == nil && len(early) > 0 {
+		_ = fabric.SetDeadline(deadline)
+		if _, err = fabric.Write(early); err == nil {
+			err = fabric.SetDeadline(time.Time{})
+		}
 	}
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})

@@ -159,7 +159,7 @@ func TestRelay_TellsTheFabricOfAReset(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		relay(t.Context(), &prefixed{program, nil}, conn)
+		relay(t.Context(), program, conn)
 	}()
 	splice.Abort(programFar)
 	<-conn.aborted
@@ -380,6 +380,55 @@ func TestHTTPConnect_Statuses(t *testing.T) {
 		got, err := io.ReadAll(conn)
 		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 "+test.want) {
 			t.Errorf("%.50q: got %q, %v; want %q", test.request, got, err, test.want)
+		}
+	}
+}
+
+// shortcut is a connection of the fabric that takes the bytes of a TCP connection, and
+// gives it its own, by itself.
+type shortcut struct {
+	net.Conn
+	in, out chan string // what kind it was asked to take them of
+}
+
+func (s *shortcut) ReadFrom(r io.Reader) (int64, error) {
+	s.in <- fmt.Sprintf("%T", r)
+	return io.Copy(s.Conn, r)
+}
+
+func (s *shortcut) WriteTo(w io.Writer) (int64, error) {
+	s.out <- fmt.Sprintf("%T", w)
+	return io.Copy(w, s.Conn)
+}
+
+func (s *shortcut) CloseWrite() error { return splice.CloseWrite(s.Conn) }
+
+// Whatever way a program comes by, its bytes take the short way, behind those that came
+// with its request.
+func TestEveryProxyTakesTheShortWay(t *testing.T) {
+	taken := &shortcut{in: make(chan string, 1), out: make(chan string, 1)}
+	d := newTwin(web("web.internal"))
+	d.dial = func(ctx context.Context, service ginnel.ServiceID, meta Meta) (net.Conn, error) {
+		conn, err := upperEcho(t)(ctx, service, meta)
+		return &shortcut{conn, taken.in, taken.out}, err
+	}
+	tunnel := run(t, Config{Dialer: d, SOCKS: "127.0.0.1:0", Proxies: []Proxy{{"127.0.0.1:0", "web.internal:80"}}})
+	at := tunnel.Addresses()
+	for _, way := range []struct{ name, address, request, reply string }{
+		{"listener", at.Proxies[0], "", ""},
+		{"socks", at.SOCKS, "\x05\x01\x00\x05\x01\x00\x03\x0cweb.internal\x00\x50", "\x05\x00\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"},
+		{"connect", at.SOCKS, "CONNECT web.internal:80 HTTP/1.1\r\n\r\n", "HTTP/1.1 200 Connection established\r\n\r\n"},
+	} {
+		conn := dialTCP(t, way.address)
+		_, _ = io.WriteString(conn, way.request+"early ")
+		if in, out := <-taken.in, <-taken.out; in != "*net.TCPConn" || out != in {
+			t.Errorf("%s: bytes of %s, to %s", way.name, in, out)
+		}
+		_, _ = io.WriteString(conn, "late")
+		_ = conn.CloseWrite()
+		got, err := io.ReadAll(conn)
+		if want := way.reply + "web web.internal: early late"; err != nil || string(got) != want {
+			t.Errorf("%s: got %q, %v; want %q", way.name, got, err, want)
 		}
 	}
 }
