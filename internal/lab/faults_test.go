@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ginnel/ginnel/internal/lab"
+	"github.com/ginnel/ginnel/internal/wire"
 )
 
 // bulk is what the transfers under faults carry each way.
@@ -64,6 +65,31 @@ func TestL64_SilentUnderATransfer(t *testing.T) {
 			t.Logf("longest gap %s", gap)
 			w.must(w.Resume(test.router))
 			w.ready(20 * time.Second)
+		})
+	}
+}
+
+// TestFirstPathBreaksBeforeItIsUsed breaks a path between the answer to the dial and the
+// client's first frame: the host, which has heard nothing, is found by another path.
+func TestFirstPathBreaksBeforeItIsUsed(t *testing.T) {
+	t.Parallel()
+	for _, service := range []string{"hosted", "echo"} {
+		inCompromised(t, func(w *world, _ *lines) {
+			in := w.compromise("r1", "alice")
+			alice := in.client("alice")
+			w.dialable(10*time.Second, alice, service)
+			undo := in.does(mischief{frame: func(toVictim bool, _ wire.Header, f []byte) [][]byte {
+				if !toVictim {
+					return nil // is still on its way when the path breaks
+				}
+				return [][]byte{f}
+			}})
+			conn := w.connectOver(alice, service, "r1", "r2", "r4")
+			w.must(w.LinkDown("r2", "r4"))
+			undo()
+			if _, err := transfer(conn, 1<<20, func() error { return nil }); err != nil {
+				t.Errorf("%s: %v", service, err)
+			}
 		})
 	}
 }

@@ -23,6 +23,9 @@ type endpoints struct {
 	mu       sync.Mutex
 	ends     map[endKey]*end
 	attached map[string]int // ends that an SDK attached, by edge peer
+	// expected are rows to hosts behind edge connections who have taken the circuit and
+	// have not heard of its client: who lost the way before may come by another.
+	expected map[ginnel.CircuitID]*row
 }
 
 type endKey struct {
@@ -51,6 +54,24 @@ func (es *endpoints) init(c *circuits) {
 	es.c = c
 	es.ends = make(map[endKey]*end)
 	es.attached = make(map[string]int)
+	es.expected = make(map[ginnel.CircuitID]*row)
+}
+
+// expect notes that the host of a row has taken the circuit.
+func (es *endpoints) expect(r *row) {
+	if r.role == nil || !r.role.host || r.host != nil || r.last.Load() != 0 {
+		return
+	}
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	es.expected[r.circuit] = r
+}
+
+// unexpectLocked forgets that.
+func (es *endpoints) unexpectLocked(r *row) {
+	if es.expected[r.circuit] == r {
+		delete(es.expected, r.circuit)
+	}
 }
 
 // used notes that a row is in use: it is the way to its ends from now on.
@@ -60,6 +81,7 @@ func (es *endpoints) used(r *row) {
 	}
 	es.mu.Lock()
 	defer es.mu.Unlock()
+	es.unexpectLocked(r)
 	if r.role.client {
 		es.moveLocked(r, endKey{r.circuit, false}, r.sides[0].edge, nil)
 	}
@@ -139,6 +161,7 @@ func (es *endpoints) eachOf(r *row, do func(*end)) {
 	}
 	es.mu.Lock()
 	defer es.mu.Unlock()
+	es.unexpectLocked(r)
 	for _, host := range []bool{false, true} {
 		if e := es.ends[endKey{r.circuit, host}]; e != nil && e.row == r {
 			do(e)
@@ -238,7 +261,15 @@ func (es *endpoints) detach(ec *edgeConn) {
 
 // hostPeer gives the edge peer behind which the host's end of a circuit is.
 func (es *endpoints) hostPeer(circuit ginnel.CircuitID) string {
-	return es.peerOf(endKey{circuit, true})
+	if peer := es.peerOf(endKey{circuit, true}); peer != "" {
+		return peer
+	}
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if r := es.expected[circuit]; r != nil {
+		return r.sides[1].edge
+	}
+	return ""
 }
 
 // clientPeer gives the edge peer behind which the client's end of a circuit is.

@@ -21,7 +21,7 @@ func (c *circuits) left() string {
 	hosted, named := len(c.hosted), len(c.byRoute)
 	c.mu.Unlock()
 	c.endpoints.mu.Lock()
-	ends, attached := len(c.endpoints.ends), len(c.endpoints.attached)
+	ends, attached := len(c.endpoints.ends)+len(c.endpoints.expected), len(c.endpoints.attached)
 	c.endpoints.mu.Unlock()
 	c.terms.mu.Lock()
 	open := len(c.terms.open)

@@ -241,7 +241,9 @@ func (c *circuits) handle(ev event) {
 			c.step(label.Unroute{Circuit: ev.row.circuit, Generation: ev.row.generation})
 		}
 	case setUpOver:
-		ev.row.cancel = nil
+		if ev.row.cancel = nil; !ev.row.cleared {
+			c.endpoints.expect(ev.row)
+		}
 	case abandoned:
 		if r := c.byAsk[ev.ask]; r != nil {
 			r.reset(time.Now(), nil, ginnel.Cancelled, "the client gave up")
