@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ func newPerfServerCmd() *cobra.Command {
 	}
 	listen := cmd.Flags().String("listen", "127.0.0.1:0", "HOST:PORT; anyone who reaches it can make it busy")
 	service := cmd.Flags().String("service", "", "the service, in place of an address")
+	udp := cmd.Flags().Bool("udp", false, "answer datagrams, not streams")
 	most := cmd.Flags().Int("connections", 1024, "how many are served at a time; one more is closed at once")
 	var identity string
 	identityFlag(cmd, &identity)
@@ -58,7 +60,10 @@ func newPerfServerCmd() *cobra.Command {
 			return usagef("--connections %d: want at least 1", *most)
 		}
 		server := perf.Server{Most: *most}
-		if *service == "" {
+		switch {
+		case *service == "" && *udp:
+			return servePerfPackets(ctx, cmd, *listen)
+		case *service == "":
 			return servePerf(ctx, cmd, *listen, server.Serve)
 		}
 		if cmd.Flags().Changed("listen") {
@@ -69,18 +74,26 @@ func newPerfServerCmd() *cobra.Command {
 			return err
 		}
 		defer func() { _ = client.Close() }()
-		listener, err := client.Listen(*service, sdk.ListenOptions{Backlog: perf.MaxInFlight})
+		opts := sdk.ListenOptions{Backlog: perf.MaxInFlight}
+		if *udp {
+			return servePerfFlows(ctx, cmd, client, *service, opts)
+		}
+		listener, err := client.Listen(*service, opts)
 		if err != nil {
 			return err
 		}
-		if err := said(cmd, struct {
-			Service string `json:"service"`
-		}{*service}, "perf server of service "+*service); err != nil {
+		if err := saidServing(cmd, *service); err != nil {
 			return err
 		}
 		return server.Serve(ctx, listener)
 	}
 	return cmd
+}
+
+func saidServing(cmd *cobra.Command, service string) error {
+	return said(cmd, struct {
+		Service string `json:"service"`
+	}{service}, "perf server of service "+service)
 }
 
 // servePerf listens, says where, and serves.
@@ -148,7 +161,12 @@ const perfClientHelp = `Measure, against a perf server that an address or a serv
   up, down, both   throughput of --streams connections, counted where bytes arrive
   echo             round trips of --size bytes on one connection
   connect          new connections one at a time, each to the server's first byte
-  rate             new connections, --in-flight at a time`
+  rate             new connections, --in-flight at a time
+
+With --udp, against a perf server --udp that a udp: address of a service leads to:
+
+  datagrams        those that arrive of --rate a second, of --size bytes, and the loss
+  echo             round trips of one at a time; one that is not back in a second is lost`
 
 func newPerfClientCmd() *cobra.Command {
 	cmd := &cobra.Command{
@@ -165,16 +183,29 @@ func newPerfClientCmd() *cobra.Command {
 	var identity string
 	identityFlag(cmd, &identity)
 	spreadFlag(cmd)
-	only := flags.StringSlice("only", perfKinds(), "what to measure")
+	flags.BoolVar(&c.udp, "udp", false, "datagrams, not streams")
+	only := flags.StringSlice("only", nil, "what to measure (default all)")
 	flags.IntVar(&c.streams, "streams", 1, "connections of up, down and both, in each direction")
 	flags.DurationVar(&c.duration, "duration", 3*time.Second, "how long each measurement takes")
-	flags.IntVar(&c.size, "size", 1, "bytes of an echo")
+	flags.IntVar(&c.size, "size", 0, "bytes of an echo, or of a datagram (default 1; 1200 with --udp)")
+	flags.IntVar(&c.rate, "rate", 1000, "with --udp: datagrams a second, 0: as many as go")
 	flags.IntVar(&c.inFlight, "in-flight", 32, "connections of rate at the same time")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		for _, kind := range *only {
-			if !slices.Contains(perfKinds(), kind) {
-				return withHint(usagef("--only %q", kind), "one of "+strings.Join(perfKinds(), ", "))
+		kinds := perfKinds()
+		c.size = cmp.Or(c.size, 1)
+		if c.udp {
+			kinds = packetKinds()
+			if !flags.Changed("size") {
+				c.size = 1200
 			}
+		}
+		for _, kind := range *only {
+			if !slices.Contains(kinds, kind) {
+				return withHint(usagef("--only %q", kind), "one of "+strings.Join(kinds, ", "))
+			}
+		}
+		if len(*only) > 0 {
+			kinds = *only
 		}
 		switch {
 		case (*address == "") == (*service == ""):
@@ -188,10 +219,15 @@ func newPerfClientCmd() *cobra.Command {
 			}
 			defer func() { _ = client.Close() }()
 			c.dial = func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, *service) }
+			if c.udp {
+				c.dial = dialPackets(client, *service)
+			}
+		case c.udp:
+			c.dial = dialUDP(*address)
 		default:
 			c.dial = dialTCP(*address)
 		}
-		return c.run(cmd, *only)
+		return c.run(cmd, kinds)
 	}
 	return cmd
 }
@@ -203,9 +239,11 @@ func dialTCP(address string) perf.Dial {
 // perfClient is what a client is to measure.
 type perfClient struct {
 	dial     perf.Dial
+	udp      bool
 	streams  int
 	duration time.Duration
 	size     int
+	rate     int
 	inFlight int
 }
 
@@ -216,7 +254,11 @@ func (c perfClient) check() error {
 		return fmt.Errorf("--streams %d: want 1 to %d", c.streams, streams)
 	case c.duration <= 0 || c.duration > perf.MaxDuration:
 		return fmt.Errorf("--duration %s: want more than 0 and at most %s", c.duration, perf.MaxDuration)
-	case c.size < 1 || c.size > perf.MaxEcho:
+	case c.udp && (c.size < perf.LeastDatagram || c.size > perf.MostDatagram):
+		return fmt.Errorf("--size %d: want %d to %d", c.size, perf.LeastDatagram, perf.MostDatagram)
+	case c.rate < 0:
+		return fmt.Errorf("--rate %d: want 0 or more", c.rate)
+	case !c.udp && (c.size < 1 || c.size > perf.MaxEcho):
 		return fmt.Errorf("--size %d: want 1 to %d", c.size, perf.MaxEcho)
 	case c.inFlight < 1 || c.inFlight > perf.MaxInFlight:
 		return fmt.Errorf("--in-flight %d: want 1 to %d", c.inFlight, perf.MaxInFlight)
@@ -231,12 +273,17 @@ type perfResult struct {
 	Down        *perf.Flow         `json:"down,omitempty"`
 	Trip        *perf.Distribution `json:"trip,omitempty"`
 	Connections *perf.Connections  `json:"connections,omitempty"`
+	Datagrams   *perf.DatagramFlow `json:"datagrams,omitempty"`
 }
 
 func (c perfClient) run(cmd *cobra.Command, kinds []string) error {
 	var results []perfResult
 	for _, kind := range kinds {
-		r, err := c.measure(cmd.Context(), kind, liveOf(cmd))
+		measure := c.measure
+		if c.udp {
+			measure = c.measurePackets
+		}
+		r, err := measure(cmd.Context(), kind, liveOf(cmd))
 		if err != nil {
 			return fmt.Errorf("measure %s: %w", kind, err)
 		}
@@ -250,7 +297,11 @@ func (c perfClient) run(cmd *cobra.Command, kinds []string) error {
 	if wantJSON(cmd) {
 		return nil
 	}
-	return printList(cmd, results, perfColumns())
+	columns := perfColumns()
+	if len(results) > 0 && results[0].Datagrams != nil {
+		columns = packetColumns()
+	}
+	return printList(cmd, results, columns)
 }
 
 func (c perfClient) measure(ctx context.Context, kind string, live live) (perfResult, error) {

@@ -20,13 +20,14 @@ const perfLab = `
 routers: [{name: r1}, {name: r2}]
 links: [{a: r1, b: r2}]
 identities: [{name: alice, edgeRouters: [r1]}, {name: bob, edgeRouters: [r2]}]
-services: [{name: perf}]
+services: [{name: perf}, {name: packets}]
 policies:
-  - {kind: dial, identities: ["@alice"], services: ["@perf"]}
-  - {kind: bind, identities: ["@bob"], services: ["@perf"]}
+  - {kind: dial, identities: ["@alice"], services: ["#all"]}
+  - {kind: bind, identities: ["@bob"], services: ["#all"]}
 `
 
-// TestPerfOverService has both ends of perf on the SDK, with two routers between.
+// TestPerfOverService has both ends of perf on the SDK, with two routers between:
+// streams, and datagrams.
 func TestPerfOverService(t *testing.T) {
 	file, err := lab.Parse([]byte(perfLab))
 	if err != nil {
@@ -46,20 +47,14 @@ func TestPerfOverService(t *testing.T) {
 	if err := network.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	stop := perfServer(ctx, t, identityOf(t, network, "bob"))
-	defer stop()
-	alice := identityOf(t, network, "alice")
-	awaitPerf(ctx, t, alice)
+	bob, alice := identityOf(t, network, "bob"), identityOf(t, network, "alice")
+	defer perfServer(ctx, t, "--service", "perf", "--identity", bob)()
+	defer perfServer(ctx, t, "--service", "packets", "--identity", bob, "--udp")()
+	awaitPerf(ctx, t, alice, "perf")
+	awaitPerf(ctx, t, alice, "packets", "--udp", "--size", "25")
 
 	out := perfRun(ctx, t, "client", "--service", "perf", "--identity", alice, "--duration", "50ms", "--streams", "2", "--json")
-	got := map[string]perfResult{}
-	for line := range strings.Lines(out) {
-		var r perfResult
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		got[r.Measure] = r
-	}
+	got := perfResults(t, out)
 	if len(got) != len(perfKinds()) {
 		t.Fatalf("got %d measurements of %q", len(got), out)
 	}
@@ -78,6 +73,37 @@ func TestPerfOverService(t *testing.T) {
 			t.Errorf("%s: got %+v", name, c)
 		}
 	}
+	perfOfDatagrams(ctx, t, alice)
+}
+
+// perfOfDatagrams has another service of the same network carry datagrams.
+func perfOfDatagrams(ctx context.Context, t *testing.T, alice string) {
+	t.Helper()
+	args := []string{"client", "--udp", "--service", "packets", "--identity", alice, "--duration", "100ms", "--size", "500", "--rate", "300"}
+	got := perfResults(t, perfRun(ctx, t, append(args, "--json")...))
+	if f := got["datagrams"].Datagrams; f == nil || f.Sent == 0 || f.Arrived != f.Sent || f.Size != 500 {
+		t.Errorf("datagrams: got %+v", f)
+	}
+	if r := got["echo"]; r.Trip == nil || r.Trip.Count == 0 || r.Datagrams == nil || r.Datagrams.Loss != 0 {
+		t.Errorf("echo: got %+v", r)
+	}
+	if out := perfRun(ctx, t, append(args, "--only", "datagrams")...); !strings.Contains(out, "DATAGRAMS/s") || !strings.Contains(out, "0.00%") {
+		t.Errorf("got %s", out)
+	}
+}
+
+// perfResults reads what a client printed, by measure.
+func perfResults(t *testing.T, out string) map[string]perfResult {
+	t.Helper()
+	got := map[string]perfResult{}
+	for line := range strings.Lines(out) {
+		var r perfResult
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		got[r.Measure] = r
+	}
+	return got
 }
 
 func identityOf(t *testing.T, network *lab.Lab, name string) string {
@@ -90,11 +116,11 @@ func identityOf(t *testing.T, network *lab.Lab, name string) string {
 }
 
 // perfServer serves until the function that it gives is called.
-func perfServer(ctx context.Context, t *testing.T, identity string) (stop func()) {
+func perfServer(ctx context.Context, t *testing.T, args ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	root := newRootCmd()
-	root.SetArgs([]string{"perf", "server", "--service", "perf", "--identity", identity})
+	root.SetArgs(append([]string{"perf", "server"}, args...))
 	root.SetErr(new(bytes.Buffer))
 	go func() { ended <- root.ExecuteContext(ctx) }()
 	return func() {
@@ -106,12 +132,12 @@ func perfServer(ctx context.Context, t *testing.T, identity string) (stop func()
 }
 
 // awaitPerf waits until the service has its host.
-func awaitPerf(ctx context.Context, t *testing.T, identity string) {
+func awaitPerf(ctx context.Context, t *testing.T, identity, service string, args ...string) {
 	t.Helper()
 	t.Setenv("GINNEL_IDENTITY", identity)
 	err := until(ctx, "the host", func() (bool, error) {
 		root := newRootCmd()
-		root.SetArgs([]string{"perf", "client", "--service", "perf", "--only", "echo", "--duration", "1ms"})
+		root.SetArgs(append([]string{"perf", "client", "--service", service, "--only", "echo", "--duration", "1ms"}, args...))
 		root.SetOut(new(bytes.Buffer))
 		root.SetErr(new(bytes.Buffer))
 		err := root.ExecuteContext(ctx)
