@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// sessionKeyAge is how old a key that seals sessions gets. They can be resumed as
-// long again.
+// sessionKeyAge is how old a key that seals sessions gets. It opens them as long
+// again.
 const sessionKeyAge = 24 * time.Hour
 
 // sessions wraps the sessions of a host for their clients, which show them when
@@ -57,7 +57,11 @@ func (s *sessions) current() ([2]sessionKey, error) {
 		if err != nil {
 			return s.keys, fmt.Errorf("key of sessions: %w", err)
 		}
-		s.keys = [2]sessionKey{{sealer, now}, s.keys[0]}
+		before := s.keys[0]
+		if now.Sub(before.made) >= 2*sessionKeyAge {
+			before = sessionKey{} // nobody came for long
+		}
+		s.keys = [2]sessionKey{{sealer, now}, before}
 	}
 	return s.keys, nil
 }
@@ -83,7 +87,7 @@ func (s *sessions) wrap(cs tls.ConnectionState, state *tls.SessionState) ([]byte
 	}
 	id := sha256.Sum256(leaf)
 	if _, known := s.leaves.get(id); !known {
-		s.leaves.add(id, leaf)
+		s.leaves.add(id, bytes.Clone(leaf)) // it is part of all that the client sent
 	}
 	plain := make([]byte, 0, len(id)+2+len(before)+len(after))
 	plain = binary.BigEndian.AppendUint16(append(plain, id[:]...), uint16(len(before)))

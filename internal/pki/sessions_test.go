@@ -30,13 +30,15 @@ func TestSessionsAreSmallAndEnd(t *testing.T) {
 		{"first", func() {}, false},
 		{"second", func() {}, true},
 		{"the key has changed", func() { now = now.Add(sessionKeyAge) }, true},
-		{"both keys have changed", func() {
+		{"the keys have changed twice", func() {
 			now = now.Add(sessionKeyAge)
 			if _, err := host.sessions.current(); err != nil {
 				t.Fatal(err)
 			}
 			now = now.Add(sessionKeyAge)
 		}, false},
+		{"again", func() {}, true},
+		{"nobody came for long", func() { now = now.Add(2 * sessionKeyAge) }, false},
 		{"again", func() {}, true},
 		{"leaf forgotten", func() { host.sessions.leaves = memo[[]byte]{most: 1} }, false},
 		{"again", func() {}, true},
