@@ -166,6 +166,7 @@ func (s *stateFile) replace(names []Binding) error {
 
 // append adds a change to the journal. After an error only replace may follow.
 func (s *stateFile) append(c Change) (err error) {
+	defer func() { s.torn = err != nil }()
 	var text bytes.Buffer
 	lines := json.NewEncoder(&text)
 	if s.journal == nil {
@@ -186,7 +187,6 @@ func (s *stateFile) append(c Change) (err error) {
 	if err == nil {
 		err = s.journal.Sync()
 	}
-	s.torn = err != nil
 	s.entries += len(c.Removed) + len(c.Added)
 	return err
 }

@@ -128,6 +128,22 @@ func TestState_DiskIsFull(t *testing.T) {
 	}
 }
 
+// So is one that could not be begun: what it was to tell is nowhere yet.
+func TestState_NoJournal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "names.json")
+	s, _, err := openState(path)
+	must(t, err)
+	must(t, s.replace(nil))
+	must(t, os.Mkdir(path+journalSuffix, 0o700)) // where the journal would be
+	if err := s.append(Change{Added: []Binding{bind("a", 2)}}); err == nil || !s.full() {
+		t.Errorf("got %v, full %v", err, s.full())
+	}
+	must(t, s.replace([]Binding{bind("a", 2)}))
+	if got := holds(t, path); got != "a2 " || s.full() {
+		t.Errorf("holds %s, full %v", got, s.full())
+	}
+}
+
 func TestState_JournalIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "names.json")
 	r, err := Open(Config{StateFile: path})
