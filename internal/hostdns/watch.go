@@ -47,7 +47,9 @@ func (h *Host) look(c *contest) (changed bool, upstreams []netip.AddrPort) {
 		if !ours || before.link == "" {
 			return false, nil
 		}
-		now = before.target(h.cfg.Path)
+		if now = before.target(h.cfg.Path); !c.stands(now) {
+			return false, nil
+		}
 	} else if err := now.redirect(h.cfg.Path, h.cfg.Server.Addr()); err != nil {
 		h.log.Warn("resolv.conf was rewritten and does not name us any more", "path", h.cfg.Path, "err", err)
 		return false, nil
@@ -81,6 +83,9 @@ type contest struct {
 	seen  int  // looks at which it stood there
 	need  int  // looks after which it is replaced
 	quiet int  // looks at ours in a row
+
+	target conf // where ours is in place of a link: what the link pointed to
+	stood  int  // looks at which that was so
 }
 
 const (
@@ -90,6 +95,15 @@ const (
 )
 
 func newContest() contest { return contest{need: leastLooks} }
+
+// stands takes what stands where a link pointed to, and reports whether it is whole.
+func (c *contest) stands(target conf) bool {
+	if !target.equal(c.target) {
+		c.target, c.stood = target, 0
+	}
+	c.stood++
+	return c.stood >= leastLooks
+}
 
 // look takes what stands there, and reports whether to replace it.
 func (c *contest) look(now conf, ours bool) bool {

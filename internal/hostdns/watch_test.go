@@ -131,6 +131,9 @@ func TestWatch_TargetOfALink(t *testing.T) {
 		}
 		w.Host = open(t, link)
 		w.Watch(w.hear)
+		w.after(500*time.Millisecond, false)
+		w.write("") // it is written in pieces
+		w.after(time.Second, false)
 		w.write("nameserver 192.0.2.7\n")
 		w.after(3*time.Second, false, "[192.0.2.7:53]")
 		if !strings.HasPrefix(read(t, link), ours) {
