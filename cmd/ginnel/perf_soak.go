@@ -53,6 +53,9 @@ func newPerfSoakCmd() *cobra.Command {
 		if *length < leastSoak {
 			return usagef("--duration %s: at least %s is needed to tell anything", *length, leastSoak)
 		}
+		if _, err := perf.OwnVitals(); err != nil { // before the wait, not after it
+			return fmt.Errorf("a soak needs Linux: %w", err)
+		}
 		var done perf.Soaked
 		var records []perf.Record
 		err := withFleet(cmd.Context(), cmd.ErrOrStderr(), func(f *fleet, dir, server string) (err error) {

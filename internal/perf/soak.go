@@ -124,7 +124,7 @@ func converse(ctx context.Context, dial Dial, size int, pace, life time.Duration
 }
 
 // exchangeDatagrams is one flow of a few datagrams. What does not come back in time
-// is lost, which is no error of a flow.
+// is lost, which is no error of a flow, but its end: it may still come.
 func exchangeDatagrams(ctx context.Context, dial Dial, back, lost *atomic.Int64) error {
 	conn, err := dial(ctx)
 	if err != nil {
@@ -145,6 +145,7 @@ func exchangeDatagrams(ctx context.Context, dial Dial, back, lost *atomic.Int64)
 		switch {
 		case ok && timeout.Timeout():
 			lost.Add(1)
+			return nil
 		case err != nil:
 			return err
 		case !bytes.Equal(in[:n], out):
@@ -163,7 +164,10 @@ type Record struct {
 }
 
 // Thirds is a mean over the second and over the last third of a course.
-type Thirds struct{ Second, Last float64 }
+type Thirds struct {
+	Second float64 `json:"second"`
+	Last   float64 `json:"last"`
+}
 
 // thirds takes the means of what of gives.
 func (r Record) thirds(of func(Vitals) float64) Thirds {
@@ -196,9 +200,11 @@ func measures() []measure {
 
 // Verdict is how one measure of one process went.
 type Verdict struct {
-	Process, Measure, Unit string
+	Process string `json:"process"`
+	Measure string `json:"measure"`
+	Unit    string `json:"unit"` // empty: a number
 	Thirds
-	Flat bool
+	Flat bool `json:"flat"`
 }
 
 // leastCourse is how many samples a course must have to be judged.

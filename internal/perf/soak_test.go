@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -91,7 +92,7 @@ func TestPlotSoak(t *testing.T) {
 }
 
 func TestVitalsAreKept(t *testing.T) {
-	if _, err := ownVitals(); err != nil {
+	if _, err := OwnVitals(); err != nil {
 		t.Skip(err)
 	}
 	var b bytes.Buffer
@@ -129,12 +130,19 @@ func TestSoak(t *testing.T) {
 			_, _ = echoing.WriteTo(b[:n], from)
 		}
 	}()
-	way := to(run(t, Serve))
-	load := Soak{Ways: []Dial{way, way}, Datagrams: func(ctx context.Context) (net.Conn, error) {
+	datagrams := func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", echoing.LocalAddr().String())
-	}}
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
+	}
+	way := to(run(t, Serve))
+	ctx, cancel := context.WithCancel(t.Context())
+	bulk, bulkHeard := heard(way, 2*soakBulk+1)
+	flow, flowHeard := heard(datagrams, 101) // more than the first
+	go func() {
+		<-bulkHeard
+		<-flowHeard
+		cancel()
+	}()
+	load := Soak{Ways: []Dial{bulk, way}, Datagrams: flow}
 	done, err := load.Run(ctx)
 	if err != nil || done.Bytes == 0 || done.Connections == 0 || done.Datagrams == 0 {
 		t.Errorf("got %+v, %v", done, err)
@@ -151,6 +159,30 @@ func TestSoak(t *testing.T) {
 	if _, err := load.Run(t.Context()); err == nil {
 		t.Error("other bytes are taken for those that were sent")
 	}
+}
+
+// heard gives dial, and what closes once a connection of its has read so many bytes.
+func heard(dial Dial, bytes int) (Dial, <-chan struct{}) {
+	done := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(done) })
+	return func(ctx context.Context) (net.Conn, error) {
+		conn, err := dial(ctx)
+		return &hearing{conn, bytes, tell}, err
+	}, done
+}
+
+type hearing struct {
+	net.Conn
+	left int
+	tell func()
+}
+
+func (h *hearing) Read(p []byte) (int, error) {
+	n, err := h.Conn.Read(p)
+	if h.left -= n; h.left <= 0 {
+		h.tell()
+	}
+	return n, err
 }
 
 // liar changes a byte of what comes late.

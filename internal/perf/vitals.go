@@ -25,8 +25,8 @@ type Vitals struct {
 	Descriptors int           `json:"descriptors"`
 }
 
-// ownVitals gives those of this process. It knows how on Linux.
-func ownVitals() (Vitals, error) {
+// OwnVitals gives those of this process. It knows how on Linux.
+func OwnVitals() (Vitals, error) {
 	v := Vitals{At: time.Now(), Goroutines: runtime.NumGoroutine()}
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -53,7 +53,7 @@ func KeepVitals(ctx context.Context, w io.Writer, every time.Duration) error {
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	for {
-		v, err := ownVitals()
+		v, err := OwnVitals()
 		if err == nil {
 			err = json.NewEncoder(w).Encode(v)
 		}
