@@ -41,7 +41,7 @@ func (a circuitsAdmin) GetCircuit(_ context.Context, id string) (api.Circuit, er
 // show gives a circuit with what it carries.
 func (a circuitsAdmin) show(ends []*endpointRow) api.Circuit {
 	c := showCircuit(ends)
-	a.c.fabric.addLoad(&c)
+	a.c.fabric.addLoad(&c, ends)
 	return c
 }
 

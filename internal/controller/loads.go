@@ -94,12 +94,16 @@ func (f *fabric) linkLoad(l ginnel.Link) *api.LinkLoad {
 	return shown
 }
 
-// addLoad completes what is shown of a circuit by what the router of its client
-// says that it carries.
-func (f *fabric) addLoad(c *api.Circuit) {
+// addLoad completes what is shown of a circuit with these ends by what the router of
+// its client says that it carries.
+func (f *fabric) addLoad(c *api.Circuit, ends []*endpointRow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, s := range f.routers {
+	for _, end := range ends {
+		s := f.routers[end.router]
+		if end.host || s == nil {
+			continue
+		}
 		said, fresh := s.loads.circuits[c.ID]
 		if !fresh || time.Since(said.at) > loadAge {
 			continue

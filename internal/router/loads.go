@@ -25,6 +25,7 @@ const (
 // loads tells controllers what goes over links and circuits. run's goroutine owns it.
 type loads struct {
 	r        *Router
+	at       time.Time // when it was measured last
 	links    map[ginnel.LinkID]carried
 	circuits map[ginnel.CircuitID]carried
 }
@@ -49,6 +50,7 @@ func (c *carried) since(before carried, least uint64) (sent, received uint64, bu
 
 // run tells all controllers until ctx ends.
 func (l *loads) run(ctx context.Context) {
+	l.at = time.Now()
 	tick := time.NewTicker(loadsEvery)
 	defer tick.Stop()
 	for {
@@ -56,7 +58,7 @@ func (l *loads) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			l.tell(l.measure(loadsEvery))
+			l.tell(l.measure(time.Now()))
 		}
 	}
 }
@@ -80,15 +82,17 @@ func (l *loads) tell(all *wire.Loads) {
 }
 
 // measure gives what was carried since the last time, which is a while ago.
-func (l *loads) measure(ago time.Duration) *wire.Loads {
+func (l *loads) measure(now time.Time) *wire.Loads {
 	all := &wire.Loads{}
+	ago := now.Sub(l.at)
+	l.at = now
 	a := func(n uint64) uint64 { return uint64(float64(n) / ago.Seconds()) }
 	by, _ := l.r.links.traffic()
 	links := make(map[ginnel.LinkID]carried, len(by))
 	for id, t := range by {
-		now := carried{sent: t.Sent.Bytes, received: t.Received.Bytes, busy: t.Busy}
-		sent, received, busy, tell := now.since(l.links[id], beatBytes)
-		links[id] = now
+		total := carried{sent: t.Sent.Bytes, received: t.Received.Bytes, busy: t.Busy}
+		sent, received, busy, tell := total.since(l.links[id], beatBytes)
+		links[id] = total
 		if tell {
 			all.Links = append(all.Links, &wire.LinkLoad{
 				Id: string(id), Sent: a(sent), Received: a(received), Busy: uint32(min(1000, 1000*busy/ago)),
@@ -96,12 +100,12 @@ func (l *loads) measure(ago time.Duration) *wire.Loads {
 		}
 	}
 	ends := l.r.circuits.endpoints.carried()
-	for id, now := range ends {
-		sent, received, _, tell := now.since(l.circuits[id], 0)
-		ends[id] = now
+	for id, total := range ends {
+		sent, received, _, tell := total.since(l.circuits[id], 0)
+		ends[id] = total
 		if tell {
 			all.Circuits = append(all.Circuits, &wire.CircuitLoad{
-				Circuit: string(id), Sent: a(sent), Received: a(received), BytesSent: now.sent, BytesReceived: now.received,
+				Circuit: string(id), Sent: a(sent), Received: a(received), BytesSent: total.sent, BytesReceived: total.received,
 			})
 		}
 	}
