@@ -128,8 +128,8 @@ func (s benchSize) check() error {
 		}
 	}
 	switch {
-	case s.routers < 3:
-		return errors.New("--routers must be at least 3")
+	case s.routers < benchRegions:
+		return fmt.Errorf("--routers must be at least %d", benchRegions)
 	case s.subscribers > s.identities:
 		return errors.New("--subscribers must be at most --identities")
 	}

@@ -12,7 +12,7 @@ import (
 // The bench runs, counts what it measures, and asserts no times.
 func TestControllerBench(t *testing.T) {
 	var stdout, stderr strings.Builder
-	args := "controller bench --services 2000 --identities 200 --policies 1000 --routers 10 --subscribers 200 --dials 50 --changes 2 --writes 50 --json"
+	args := "controller bench --services 1000 --identities 200 --policies 1000 --routers 10 --subscribers 200 --dials 50 --changes 2 --writes 20 --json"
 	if status := run(strings.Fields(args), strings.NewReader(""), &stdout, &stderr); status != 0 {
 		t.Fatalf("status %d: %s", status, stderr.String())
 	}
@@ -26,7 +26,7 @@ func TestControllerBench(t *testing.T) {
 	if c := found.Change; c.Concerned != 2 || c.Lists != 4 || c.Told <= 0 {
 		t.Errorf("changes %+v", c)
 	}
-	if found.Start <= 0 || found.Heap == 0 || found.Burst.Writes != 50 {
+	if found.Start <= 0 || found.Heap == 0 || found.Burst.Writes != 20 {
 		t.Errorf("got %+v", found)
 	}
 }

@@ -107,7 +107,7 @@ func benchIdle(ctx context.Context, peers int, duration time.Duration) (found id
 		})
 	}
 	connecting.Wait()
-	benchWait(ctx, 2*time.Second)
+	benchWait(ctx, min(duration, 2*time.Second))
 	runtime.GC()
 	begun, used := time.Now(), processorTime()
 	benchWait(ctx, 2*duration) // two rounds of heartbeats

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -64,7 +65,7 @@ policies:
 		t.Fatal(err)
 	}
 	alice := identityOf(t, network, "alice")
-	if out, err := fed(ctx, "ping", "dial", "--udp", "game", "--identity", alice, "--wait", "3s"); out != "PING" || err != nil {
+	if out, err := fed(ctx, "ping", "dial", "--udp", "game", "--identity", alice, "--wait", "1ms"); out != "PING" || err != nil {
 		t.Errorf("got %q, %v", out, err)
 	}
 	if _, err := fed(ctx, "ping", "dial", "game", "--identity", alice); err == nil || !strings.Contains(err.Error(), "MISCONFIGURED") {
@@ -74,7 +75,7 @@ policies:
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() {
-		out, err := fed(ctx, "pong", "listen", "--udp", "own", "--identity", identityOf(t, network, "bob"), "--wait", "3s")
+		out, err := fed(ctx, "pong", "listen", "--udp", "own", "--identity", identityOf(t, network, "bob"), "--wait", "1ms")
 		if out != "hello" || err != nil {
 			t.Errorf("listen: got %q, %v", out, err)
 		}
@@ -82,7 +83,7 @@ policies:
 	var out string
 	err = until(ctx, "the host", func() (bool, error) { // it is bound soon
 		var err error
-		out, err = fed(ctx, "hello", "dial", "--udp", "own", "--identity", alice, "--wait", "3s")
+		out, err = fed(ctx, "hello", "dial", "--udp", "own", "--identity", alice, "--wait", "1ms")
 		return err == nil, err
 	})
 	if out != "pong" || err != nil {
@@ -90,14 +91,41 @@ policies:
 	}
 }
 
-// fed runs a command with an input and gives what it writes.
+// fed runs a command with an input, whose end comes when the command has written
+// something, and gives what it writes.
 func fed(ctx context.Context, input string, args ...string) (string, error) {
 	cmd := newRootCmd()
-	var out bytes.Buffer
+	out := &firstWrite{came: make(chan struct{})}
 	cmd.SetArgs(args)
-	cmd.SetIn(strings.NewReader(input))
-	cmd.SetOut(&out)
+	cmd.SetIn(io.MultiReader(strings.NewReader(input), endAfter{ctx, out.came}))
+	cmd.SetOut(out)
 	cmd.SetErr(&bytes.Buffer{})
 	err := cmd.ExecuteContext(ctx)
 	return out.String(), err
+}
+
+// endAfter is an input that ends when came is closed.
+type endAfter struct {
+	ctx  context.Context
+	came <-chan struct{}
+}
+
+func (e endAfter) Read([]byte) (int, error) {
+	select {
+	case <-e.came:
+	case <-e.ctx.Done():
+	}
+	return 0, io.EOF
+}
+
+// firstWrite closes came when something was written. One goroutine may use it at a time.
+type firstWrite struct {
+	bytes.Buffer
+	came chan struct{}
+	once sync.Once
+}
+
+func (f *firstWrite) Write(p []byte) (int, error) {
+	defer f.once.Do(func() { close(f.came) })
+	return f.Buffer.Write(p)
 }
