@@ -96,7 +96,7 @@ func inUse() (memory int64, descriptors int) {
 // end with its row and its goroutines, and the other ends that are in this process, too:
 // the client's, and the server's goroutine. GINNEL_IDLE_CIRCUITS sets how many.
 func TestIdleCircuitsThroughOneRouter(t *testing.T) {
-	if slack > 1 {
+	if raceOn {
 		t.Skip("the race detector takes memory")
 	}
 	n := int(setting(t, "GINNEL_IDLE_CIRCUITS", 500))

@@ -9,3 +9,6 @@ package lab_test
 // things to do: a test that fails there tells nothing. On one that has not, the
 // gaps are a third of a second, and three seconds where a router is silent.
 const slack = 2
+
+// raceOn says that the race detector is at work, which takes memory.
+const raceOn = false

@@ -151,8 +151,14 @@ func (es *endpoints) cleared(r *row) {
 	})
 }
 
-// over takes the ends of a row away whose circuit has ended.
-func (es *endpoints) over(r *row) { es.eachOf(r, es.removeLocked) }
+// over takes the ends of a row away whose circuit has ended, and what the row knew of
+// it: the row itself stays for a while.
+func (es *endpoints) over(r *row) {
+	es.eachOf(r, es.removeLocked)
+	if r.role != nil {
+		r.role.ticket, r.role.facts, r.role.path, r.role.links = nil, nil, nil, nil
+	}
+}
 
 // eachOf calls do, under the lock, with the ends that are reached by a row.
 func (es *endpoints) eachOf(r *row, do func(*end)) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -74,6 +75,16 @@ func TestL68_ManyShortCircuitsLeaveNothing(t *testing.T) {
 		}
 		if s := f.termOf("r2", id); s.GetCircuits() != 0 {
 			t.Errorf("%s counts %d circuits", id, s.GetCircuits())
+		}
+		synctest.Wait()
+		for name, r := range f.routers { // rows stay for a while, and hold little
+			r.circuits.mu.Lock()
+			for _, row := range r.circuits.byRoute {
+				if row.host != nil && row.host.stream.Load() != nil || row.role != nil && row.role.ticket != nil {
+					t.Errorf("%s keeps what circuit %s was made of", name, row.circuit)
+				}
+			}
+			r.circuits.mu.Unlock()
 		}
 		w.pass(30 * time.Second)
 		for name, r := range f.routers {

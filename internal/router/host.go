@@ -194,6 +194,8 @@ func (c *circuits) unhost(h *hosted) {
 func (h *hosted) ended(err error) {
 	h.mu.Lock()
 	r := h.row
+	h.conn = nil // its rows stay for a while, and need none of it
+	h.stream.Store(nil)
 	h.mu.Unlock()
 	h.c.unhost(h)
 	if r != nil {
