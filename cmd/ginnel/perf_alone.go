@@ -35,14 +35,18 @@ const (
 func (b perfBench) alone(ctx context.Context, stderr io.Writer, found *perf.Comparison) error {
 	return withFleet(ctx, stderr, func(f *fleet, dir, server string) error {
 		f.env = []string{"env", "GOGC=50"}
-		n, client, err := f.network(dir, server, shortWay(), longerWay())
+		n, client, err := f.bareNetwork(dir, server, longerWay())
 		if err != nil {
 			return err
 		}
 		defer n.client.Close()
-		_ = client.Close()
+		defer client.Close()
+		dial := func(ctx context.Context, w benchWay) (net.Conn, error) { return client.Dial(ctx, w.service) }
+		if err := n.checkPaths(ctx, dial); err != nil {
+			return err
+		}
 		if slices.Contains(b.plan.Sections, perf.Alone) {
-			if err := n.idle(b, stderr, found); err != nil {
+			if err := n.idle(b, client, stderr, found); err != nil {
 				return err
 			}
 		}
@@ -54,7 +58,7 @@ func (b perfBench) alone(ctx context.Context, stderr io.Writer, found *perf.Comp
 }
 
 // idle measures what is needed while nothing is to be done.
-func (n *benchNetwork) idle(b perfBench, stderr io.Writer, found *perf.Comparison) error {
+func (n *benchNetwork) idle(b perfBench, client *sdk.Client, stderr io.Writer, found *perf.Comparison) error {
 	for _, m := range []struct{ process, figure string }{
 		{perfController, perf.MemoryController}, {perfEdge, perf.MemoryRouter},
 	} {
@@ -65,11 +69,6 @@ func (n *benchNetwork) idle(b perfBench, stderr io.Writer, found *perf.Compariso
 		}
 		found.Add(perf.Alone, m.figure, "MiB", float64(used.Memory)/(1<<20))
 	}
-	client, err := sdk.New(n.identity, sdk.Options{Memory: idleMemory})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
 	dial := func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, longerWay().service) }
 	if err := n.idleCircuits(dial, b.circuits, b.plan.InFlight, found); err != nil {
 		return err

@@ -105,9 +105,25 @@ func (b perfBench) check() error {
 	return b.plan.Check()
 }
 
-// run makes server, network and peers of processes and compares. It tells stderr
-// which peers it goes without.
+// run measures what is wanted.
 func (b perfBench) run(ctx context.Context, stderr io.Writer) (found perf.Comparison, err error) {
+	has := func(sections ...string) bool {
+		return slices.ContainsFunc(b.plan.Sections, func(s string) bool { return slices.Contains(sections, s) })
+	}
+	found = perf.Comparison{Sides: []string{perfProduct}, Figures: []perf.Figure{}, Failures: []perf.Failure{}}
+	if has(perf.Data, perf.Dialing, perf.Far) {
+		found, err = b.compare(ctx, stderr)
+	}
+	if err == nil && has(perf.Alone, perf.Faults) {
+		b.plan.Tell(b.plan.Rounds, perfProduct, "alone")
+		err = b.alone(ctx, stderr, &found)
+	}
+	return found, err
+}
+
+// compare makes server, network and peers of processes and compares. It tells stderr
+// which peers it goes without.
+func (b perfBench) compare(ctx context.Context, stderr io.Writer) (found perf.Comparison, err error) {
 	err = withFleet(ctx, stderr, func(f *fleet, dir, server string) error {
 		ways := []benchWay{shortWay(), longerWay()}
 		if slices.Contains(b.plan.Sections, perf.Far) {
@@ -138,10 +154,6 @@ func (b perfBench) run(ctx context.Context, stderr io.Writer) (found perf.Compar
 		found, err = perf.Compare(ctx, sides, b.plan)
 		return err
 	})
-	if err == nil && (slices.Contains(b.plan.Sections, perf.Alone) || slices.Contains(b.plan.Sections, perf.Faults)) {
-		b.plan.Tell(b.plan.Rounds, found.Sides[0], "alone")
-		err = b.alone(ctx, stderr, &found)
-	}
 	return found, err
 }
 

@@ -26,6 +26,7 @@ import (
 
 // Names in the network of a bench.
 const (
+	perfProduct    = "ginnel" // its side
 	perfController = "controller"
 	perfEdge       = "edge"
 	perfEgress     = "egress"
@@ -68,26 +69,47 @@ type benchNetwork struct {
 	resuming, full tunneler
 }
 
-// network makes a network with these ways and gives an SDK that dials in it.
+// network makes a network with these ways, two tunnelers, and an SDK that dials in it.
 func (f *fleet) network(dir, server string, ways ...benchWay) (*benchNetwork, *sdk.Client, error) {
-	n := newBenchNetwork(f, dir, ways...)
-	ctx, cancel := context.WithTimeout(n.fleet.ctx, time.Minute)
-	defer cancel()
-	if err := n.startController(ctx); err != nil {
+	n, client, err := f.bareNetwork(dir, server, ways...)
+	if err != nil {
 		return nil, nil, err
 	}
+	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
+	defer cancel()
+	err = n.startTunnelers(ctx)
+	if err == nil {
+		err = n.checkPaths(ctx, func(ctx context.Context, w benchWay) (net.Conn, error) {
+			return dialTCP(n.resuming.listen[w.service])(ctx)
+		})
+	}
+	if err != nil {
+		_ = client.Close()
+		return nil, nil, err
+	}
+	return n, client, nil
+}
+
+// bareNetwork makes a network without tunnelers.
+func (f *fleet) bareNetwork(dir, server string, ways ...benchWay) (*benchNetwork, *sdk.Client, error) {
+	n := newBenchNetwork(f, dir, ways...)
+	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
+	defer cancel()
 	for _, step := range []func(context.Context) error{
+		n.startController,
 		n.startRouters,
 		func(ctx context.Context) error { return n.describe(ctx, server) },
 		n.await,
-		n.startTunnelers,
-		n.checkPaths,
+		func(ctx context.Context) (err error) {
+			n.identity, _, err = n.enroll(ctx, perfMachine)
+			return err
+		},
 	} {
 		if err := step(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
-	client, err := sdk.New(n.identity, sdk.Options{})
+	client, err := sdk.New(n.identity, sdk.Options{Memory: idleMemory})
 	return n, client, err
 }
 
@@ -103,7 +125,7 @@ func newBenchNetwork(f *fleet, dir string, ways ...benchWay) *benchNetwork {
 func (n *benchNetwork) side(client *sdk.Client) perf.Side {
 	s := n.by(n.resuming)
 	full := n.by(n.full)
-	s.Name, s.Full, s.Few = "ginnel", &full, true
+	s.Name, s.Full, s.Few = perfProduct, &full, true
 	s.Direct = func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, perfName) }
 	for _, w := range n.ways {
 		dial := dialTCP(n.resuming.listen[w.service])
@@ -290,11 +312,8 @@ func (n *benchNetwork) await(ctx context.Context) error {
 // startTunnelers starts the tunnelers of an identity that may use the edge router
 // only, and waits until they get through.
 func (n *benchNetwork) startTunnelers(ctx context.Context) error {
-	identity, file, err := n.enroll(ctx, perfMachine)
-	if err != nil {
-		return err
-	}
-	n.identity = identity
+	file := n.path(perfMachine + ".json")
+	var err error
 	if n.resuming, err = n.startTunneler(ctx, file); err != nil {
 		return err
 	}
@@ -375,9 +394,9 @@ func scrape(ctx context.Context, address string) (map[string]float64, error) {
 }
 
 // checkPaths fails if a way to the server is another than what is to be measured.
-func (n *benchNetwork) checkPaths(ctx context.Context) error {
+func (n *benchNetwork) checkPaths(ctx context.Context, dial func(context.Context, benchWay) (net.Conn, error)) error {
 	for _, w := range n.ways {
-		conn, err := dialTCP(n.resuming.listen[w.service])(ctx)
+		conn, err := dial(ctx, w)
 		if err != nil {
 			return err
 		}
