@@ -166,7 +166,10 @@ func (i *Interceptor) Close() error {
 			i.transparent[n] = nil
 		}
 	}
-	return errors.Join(append(problems, i.sockets.Close(), i.packets.Close(), i.undo())...)
+	problems = append(problems, i.sockets.Close(), i.packets.Close())
+	i.sockets.loops.Wait()
+	i.packets.loops.Wait()
+	return errors.Join(append(problems, i.undo())...)
 }
 
 // Cleanup removes what a killed process left and reports how much that was:

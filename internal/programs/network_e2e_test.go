@@ -223,6 +223,19 @@ func (h *host) start(ready string, args ...string) *process {
 	return p
 }
 
+// end interrupts the program, as an operator does, and wants it to end well.
+func (p *process) end() {
+	p.t.Helper()
+	p.once.Do(func() {
+		_ = p.cmd.Process.Signal(os.Interrupt)
+		late := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
+		defer late.Stop()
+		if err := p.cmd.Wait(); err != nil {
+			p.t.Errorf("%s: ended with %v", strings.Join(p.cmd.Args, " "), err)
+		}
+	})
+}
+
 func (p *process) kill() {
 	p.once.Do(func() { _, _ = p.cmd.Process.Kill(), p.cmd.Wait() })
 }

@@ -344,6 +344,15 @@ tunneler:
 	if got := h.state(); got != before {
 		t.Errorf("state after cleanup:\n%s\nbefore:\n%s", got, before)
 	}
+	router = h.start("tunneler runs", "ginnel", "router", "run", "--dir", "gate")
+	h.until("a page", func() error {
+		_, err := h.try("", "curl", "-sS", "--noproxy", "*", "--max-time", "10", "http://10.20.0.1:8080/protocol")
+		return err
+	})
+	router.end()
+	if got := h.state(); got != before {
+		t.Errorf("state at the end:\n%s\nbefore:\n%s", got, before)
+	}
 }
 
 // state is all of the host that a tunneler changes.
@@ -430,5 +439,16 @@ func testKilledAmongMany(t *testing.T, n *network, before string) {
 	h.run("ginnel", "tunnel", "cleanup")
 	if got := h.state(); got != before {
 		t.Errorf("state after cleanup:\n%s\nbefore:\n%s", got, before)
+	}
+	n.startTunneler()
+	h.until("all services", func() error {
+		if got := strings.Count(h.state(), "10.30."); got < 2*many/4 {
+			return fmt.Errorf("%d mentions of real addresses", got)
+		}
+		return nil
+	})
+	n.tunneler.end()
+	if got := h.state(); got != before {
+		t.Errorf("state at the end:\n%s\nbefore:\n%s", got, before)
 	}
 }
