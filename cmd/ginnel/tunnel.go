@@ -99,11 +99,6 @@ type carrier struct {
 // to; dialer opens connections to what is hosted. Then run and close must follow.
 func openCarrier(f *tunnelFlags, log *slog.Logger, dialer net.Dialer, open func(sdk.Options) (*sdk.Client, error)) (t *carrier, err error) {
 	t = &carrier{hosts: f.hosts, forward: tunnel.ForwardConfig{Dialer: dialer, ProxyHeader: f.proxyHeader, Log: log}}
-	for _, h := range t.hosts {
-		if h.check != nil {
-			h.check.Dial = dialer.DialContext
-		}
-	}
 	if t.client, err = open(sdk.Options{Log: log, NoResumption: !f.resume}); err != nil {
 		return nil, err
 	}

@@ -114,18 +114,11 @@ func (f *tunnelFlags) host(text string) error {
 // the first rule.
 func (f *tunnelFlags) forward(text string) error {
 	service, rules, _ := strings.Cut(text, "=")
-	h := hostFlag{service: ginnel.ServiceID(service), requested: ginnel.TCP}
-	if rest, ok := strings.CutPrefix(rules, "tcp:"); ok {
-		rules = rest
-	} else if rest, ok := strings.CutPrefix(rules, "udp:"); ok {
-		rules, h.requested = rest, ginnel.UDP
-	}
-	allow, err := tunnel.ParseAllow(strings.Split(rules, ","))
+	protocol, allow, err := tunnel.ParseForward(strings.Split(rules, ","))
 	if err = errors.Join(ginnel.CheckName(service), err); err != nil {
 		return fmt.Errorf("want SERVICE=HOSTS:PORTS[,HOSTS:PORTS...]: %w", err)
 	}
-	h.allow = &allow
-	f.hosts = append(f.hosts, h)
+	f.hosts = append(f.hosts, hostFlag{service: ginnel.ServiceID(service), requested: protocol, allow: &allow})
 	return nil
 }
 

@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"sync/atomic"
 
 	"github.com/ginnel/ginnel"
-	"github.com/ginnel/ginnel/internal/dns"
 	"github.com/ginnel/ginnel/internal/tunnel"
 	"github.com/ginnel/ginnel/sdk"
 )
@@ -85,9 +83,7 @@ func (n *clientNode) start(ctx context.Context) (err error) {
 		}
 	}()
 	for _, h := range n.hosts {
-		n.run(func() error {
-			return tunnel.Host(ctx, client, ginnel.ServiceID(h.Service), ginnel.Address(h.Address), h.options(), tunnel.ForwardConfig{Log: n.lab.log.With("node", n.name)})
-		})
+		n.run(func() error { return n.host(ctx, client, h) })
 	}
 	var running []*tunnel.Tunnel
 	for i := range n.tunnels {
@@ -101,24 +97,26 @@ func (n *clientNode) start(ctx context.Context) (err error) {
 	return nil
 }
 
+// host hosts a service until ctx ends.
+func (n *clientNode) host(ctx context.Context, client *sdk.Client, h Host) error {
+	cfg := tunnel.ForwardConfig{Dialer: n.lab.file.dialer(), Log: n.lab.log.With("node", n.name)}
+	if h.Allow == nil {
+		return tunnel.Host(ctx, client, ginnel.ServiceID(h.Service), ginnel.Address(h.Address), h.options(), cfg)
+	}
+	protocol, allow, err := tunnel.ParseForward(h.Allow)
+	if err != nil {
+		return err
+	}
+	return tunnel.HostRequested(ctx, client, ginnel.ServiceID(h.Service), protocol, allow, h.options(), cfg)
+}
+
 // tunnel runs a tunneler, and notes the ports that it got for its next life.
 func (n *clientNode) tunnel(ctx context.Context, client *sdk.Client, t *Tunneler) (*tunnel.Tunnel, error) {
-	var upstreams []netip.AddrPort
-	for _, u := range t.Upstreams {
-		addr, err := netip.ParseAddrPort(u)
-		if err != nil {
-			return nil, fmt.Errorf("upstream %q: want ADDRESS:PORT", u)
-		}
-		upstreams = append(upstreams, addr)
+	cfg, err := t.config()
+	if err != nil {
+		return nil, err
 	}
-	cfg := tunnel.Config{
-		Dialer: tunnel.Over(client),
-		Names:  dns.Config{Zones: t.Zones, Upstreams: upstreams},
-		DNS:    t.DNS, SOCKS: t.SOCKS, Log: n.lab.log.With("node", n.name),
-	}
-	for _, p := range t.Proxy {
-		cfg.Proxies = append(cfg.Proxies, tunnel.Proxy{Listen: p.Listen, Target: p.Target})
-	}
+	cfg.Dialer, cfg.Log = tunnel.Over(client), n.lab.log.With("node", n.name)
 	open, err := tunnel.Open(cfg)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -15,6 +17,8 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/controller"
+	"github.com/ginnel/ginnel/internal/dns"
+	"github.com/ginnel/ginnel/internal/tunnel"
 	"github.com/ginnel/ginnel/sdk"
 )
 
@@ -95,15 +99,30 @@ type Terminator struct {
 	Check      *Check `yaml:"check"`
 }
 
-// Host lets an identity host a service by forwarding to an address.
+// Host lets an identity host a service by forwarding to an address, or, with
+// Allow, to what is asked for where a rule has that (tunnel.ParseForward).
 type Host struct {
-	Identity   string `yaml:"identity"`
-	Service    string `yaml:"service"`
-	Address    string `yaml:"address"`
-	Cost       int64  `yaml:"cost"` // units
-	Precedence string `yaml:"precedence"`
-	Instance   string `yaml:"instance"`
-	Check      *Check `yaml:"check"`
+	Identity   string   `yaml:"identity"`
+	Service    string   `yaml:"service"`
+	Address    string   `yaml:"address"`
+	Allow      []string `yaml:"allow"`
+	Cost       int64    `yaml:"cost"` // units
+	Precedence string   `yaml:"precedence"`
+	Instance   string   `yaml:"instance"`
+	Check      *Check   `yaml:"check"`
+}
+
+// checkTarget says what is wrong with where the host forwards to.
+func (h Host) checkTarget() error {
+	if h.Allow == nil {
+		_, err := ginnel.ParseAddress(h.Address, false, "tcp", "udp")
+		return err
+	}
+	if h.Address != "" || h.Check != nil {
+		return errors.New("allow stands in place of address and check: it forwards to what is asked for")
+	}
+	_, _, err := tunnel.ParseForward(h.Allow)
+	return err
 }
 
 // options is how the host listens.
@@ -156,6 +175,12 @@ type Tunneler struct {
 	Upstreams []string `yaml:"upstreams"`
 	Proxy     []Proxy  `yaml:"proxy"`
 	SOCKS     string   `yaml:"socks"`
+	// Intercept takes connections of this machine to services, which takes root, in
+	// one tunneler at most; Gateway those of other hosts as well.
+	Intercept bool     `yaml:"intercept"`
+	Gateway   []string `yaml:"gateway"`
+	// Range of the addresses of names; empty: dns.DefaultRange.
+	Range string `yaml:"range"`
 	// Spread is sdk.Options.Spread, of all that the identity runs.
 	Spread bool `yaml:"spread"`
 }
@@ -303,7 +328,64 @@ func (f *File) check() error {
 			known("router", r, "identity "+i.Name)
 		}
 	}
-	return errors.Join(append(all, f.checkServices(known)...)...)
+	return errors.Join(slices.Concat(all, f.checkServices(known), f.checkTunnelers())...)
+}
+
+func (f *File) checkTunnelers() []error {
+	var all []error
+	intercepting := 0
+	for _, t := range f.Tunnelers {
+		if t.Intercept {
+			intercepting++
+		}
+		if _, err := t.config(); err != nil {
+			all = append(all, fmt.Errorf("tunneler of %s: %w", t.Identity, err))
+		}
+	}
+	if intercepting > 1 {
+		all = append(all, errors.New("tunnelers: one at most can intercept on a host"))
+	}
+	return all
+}
+
+// config gives what a tunneler is to do, without its client.
+func (t Tunneler) config() (tunnel.Config, error) {
+	cfg := tunnel.Config{Names: dns.Config{Zones: t.Zones}, DNS: t.DNS, SOCKS: t.SOCKS, Intercept: t.Intercept}
+	for _, u := range t.Upstreams {
+		addr, err := netip.ParseAddrPort(u)
+		if err != nil {
+			return cfg, fmt.Errorf("upstream %q: want ADDRESS:PORT", u)
+		}
+		cfg.Names.Upstreams = append(cfg.Names.Upstreams, addr)
+	}
+	for _, p := range t.Proxy {
+		cfg.Proxies = append(cfg.Proxies, tunnel.Proxy{Listen: p.Listen, Target: p.Target})
+	}
+	for _, g := range t.Gateway {
+		prefix, err := netip.ParsePrefix(g)
+		if err != nil || !t.Intercept {
+			return cfg, fmt.Errorf("gateway %q: want a prefix such as 192.168.1.0/24, and intercept", g)
+		}
+		cfg.Gateway = append(cfg.Gateway, prefix.Masked())
+	}
+	if t.Range != "" {
+		var err error
+		if cfg.Names.Range, err = netip.ParsePrefix(t.Range); err != nil {
+			return cfg, fmt.Errorf("range %q: want a prefix such as 198.18.0.0/15", t.Range)
+		}
+	}
+	return cfg, nil
+}
+
+// dialer gives what nodes open connections with: where one intercepts, the lab's
+// own are spared.
+func (f *File) dialer() net.Dialer {
+	for _, t := range f.Tunnelers {
+		if cfg, err := t.config(); err == nil && t.Intercept {
+			return tunnel.OwnDialer(cfg.Names.Range)
+		}
+	}
+	return net.Dialer{}
 }
 
 func (f *File) checkServices(known func(what, name, in string)) []error {
@@ -322,7 +404,7 @@ func (f *File) checkServices(known func(what, name, in string)) []error {
 		if !services[h.Service] {
 			all = append(all, fmt.Errorf("host %s: there is no service %q", h.Identity, h.Service))
 		}
-		if _, err := ginnel.ParseAddress(h.Address, false, "tcp", "udp"); err != nil {
+		if err := h.checkTarget(); err != nil {
 			all = append(all, fmt.Errorf("host %s: %w", h.Identity, err))
 		}
 		if _, err := ginnel.ParsePrecedence(h.Precedence); err != nil {

@@ -29,6 +29,13 @@ func TestParse(t *testing.T) {
 		{"services: [{name: s}, {name: s}]", "twice"},
 		{"controllers: [{name: c1, config: {spin: 1}}]", `config of controller c1: line 1, column 2: unknown field "spin"`},
 		{"controllers:\n  - name: c1\n    config:\n      # why\n      dialer:\n        maxWorkers: 0\n", "config of controller c1:6: dialer.maxWorkers"},
+		{"services: [{name: s}]\nhosts: [{identity: bob, service: s, address: 'tcp:a:1', allow: ['a:1']}]", "allow stands in place of address"},
+		{"services: [{name: s}]\nhosts: [{identity: bob, service: s, allow: ['a']}]", "host bob: allow"},
+		{"services: [{name: s}]\nhosts: [{identity: bob, service: s}]", "host bob: address"},
+		{"tunnelers: [{identity: eve, gateway: [10.0.0.0/8]}]", "tunneler of eve: gateway"},
+		{"tunnelers: [{identity: eve, intercept: true, range: x}]", `tunneler of eve: range "x"`},
+		{"tunnelers: [{identity: eve, upstreams: [x]}]", `tunneler of eve: upstream "x"`},
+		{"tunnelers: [{identity: eve, intercept: true}, {identity: bob, intercept: true}]", "one at most can intercept"},
 		{"{", ""},
 		{"\x00", ""},
 	} {

@@ -35,11 +35,15 @@ type ground interface {
 // ports keeps the listeners that were opened to learn their addresses, until
 // the node listens there itself.
 type ports struct {
+	dialer net.Dialer
+
 	mu       sync.Mutex
 	reserved map[string]net.Listener
 }
 
-func newPorts() *ports { return &ports{reserved: make(map[string]net.Listener)} }
+func newPorts(dialer net.Dialer) *ports {
+	return &ports{dialer: dialer, reserved: make(map[string]net.Listener)}
+}
 
 // The ports that nodes get. They lie below those that systems choose for the
 // near end of a connection: while a node is dead, none of these takes its port.
@@ -69,7 +73,7 @@ func (p *ports) reserve(host string) (hostport string, err error) {
 
 // Dial connects over TCP.
 func (p *ports) Dial(ctx context.Context, hostport string) (net.Conn, error) {
-	return transport.OS{}.Dial(ctx, hostport)
+	return transport.OS{Dialer: &p.dialer}.Dial(ctx, hostport)
 }
 
 // Listen gives the listener that was reserved, or a new one.

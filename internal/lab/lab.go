@@ -68,7 +68,7 @@ type Lab struct {
 // have found each other is for Wait to say. On an error nothing is left.
 func Open(ctx context.Context, f *File, opts Options) (l *Lab, err error) {
 	l = &Lab{
-		file: f, opts: opts, log: opts.Log, ports: newPorts(), paths: map[pair]path{},
+		file: f, opts: opts, log: opts.Log, ports: newPorts(f.dialer()), paths: map[pair]path{},
 		routers: map[string]*routerNode{}, clients: map[string]*clientNode{}, nodes: map[string]node{},
 	}
 	if l.log == nil {

@@ -70,7 +70,7 @@ func (n *routerNode) start(ctx context.Context) error {
 		return err
 	}
 	r, err := router.New(router.Options{
-		Config: n.config(), Network: g, Credentials: n.memory, Token: n.token,
+		Config: n.config(), Network: g, Datagrams: n.lab.file.dialer(), Credentials: n.memory, Token: n.token,
 		Log:    n.lab.log.With("node", n.name),
 		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Software: n.lab.opts.Software,
 	})

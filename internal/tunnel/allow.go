@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,6 +44,23 @@ func ParseAllow(rules []string) (Allow, error) {
 		a.rules = append(a.rules, rule)
 	}
 	return a, nil
+}
+
+// ParseForward reads rules as ParseAllow does. Before the first may stand what is
+// carried, "tcp:" or "udp:"; without it that is TCP.
+func ParseForward(rules []string) (ginnel.Protocol, Allow, error) {
+	protocol := ginnel.TCP
+	if len(rules) > 0 {
+		rules = slices.Clone(rules)
+		for _, p := range []ginnel.Protocol{ginnel.TCP, ginnel.UDP} {
+			if rest, ok := strings.CutPrefix(rules[0], string(p)+":"); ok {
+				protocol, rules[0] = p, rest
+				break
+			}
+		}
+	}
+	allow, err := ParseAllow(rules)
+	return protocol, allow, err
 }
 
 func parseAllowRule(text string) (rule allowRule, err error) {

@@ -4,6 +4,7 @@
 package tunnel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -71,11 +72,15 @@ const (
 // Host hosts service by a client until ctx ends: what comes is forwarded to
 // address, streams to a "tcp:" one, datagrams to a "udp:" one. A dial is answered
 // only when the connection to address stands; what keeps that from standing is
-// what the dial fails with. A check of opts without an address checks this one.
+// what the dial fails with. A check of opts without an address checks this one, and
+// one without a Dial connects as cfg does.
 func Host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, address ginnel.Address, opts sdk.ListenOptions, cfg ForwardConfig) error {
-	if opts.Check != nil && opts.Check.Address == "" {
+	if opts.Check != nil {
 		check := *opts.Check
-		check.Address = address
+		check.Address = cmp.Or(check.Address, address)
+		if check.Dial == nil {
+			check.Dial = cfg.Dialer.DialContext
+		}
 		opts.Check = &check
 	}
 	protocol := ginnel.Protocol(address.Scheme())
