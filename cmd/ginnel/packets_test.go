@@ -11,9 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/ginnel/ginnel/internal/lab"
 )
 
 // TestDialUDP has datagrams on standard input and output, to a service that a
@@ -36,35 +33,18 @@ func TestDialUDP(t *testing.T) {
 			_, _ = server.WriteTo(bytes.ToUpper(p[:n]), from)
 		}
 	})
-	file, err := lab.Parse([]byte(`
+	ctx, identity := inLab(t, `
 routers: [{name: r1}, {name: r2}]
 links: [{a: r1, b: r2}]
 identities: [{name: alice}, {name: bob}]
 services:
-  - {name: game, terminators: [{router: r2, address: "udp:` + server.LocalAddr().String() + `"}]}
+  - {name: game, terminators: [{router: r2, address: "udp:`+server.LocalAddr().String()+`"}]}
   - {name: own}
 policies:
   - {kind: dial, identities: ["@alice"], services: ["#all"]}
   - {kind: bind, identities: ["@bob"], services: ["@own"]}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	network, err := lab.Open(ctx, file, lab.Options{Plain: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := network.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := network.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
-	alice := identityOf(t, network, "alice")
+`)
+	alice, bob := identity("alice"), identity("bob")
 	if out, err := fed(ctx, "ping", "dial", "--udp", "game", "--identity", alice, "--wait", "1ms"); out != "PING" || err != nil {
 		t.Errorf("got %q, %v", out, err)
 	}
@@ -75,7 +55,7 @@ policies:
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() {
-		out, err := fed(ctx, "pong", "listen", "--udp", "own", "--identity", identityOf(t, network, "bob"), "--wait", "1ms")
+		out, err := fed(ctx, "pong", "listen", "--udp", "own", "--identity", bob, "--wait", "1ms")
 		if out != "hello" || err != nil {
 			t.Errorf("listen: got %q, %v", out, err)
 		}

@@ -29,25 +29,8 @@ policies:
 // TestPerfOverService has both ends of perf on the SDK, with two routers between:
 // streams, and datagrams.
 func TestPerfOverService(t *testing.T) {
-	file, err := lab.Parse([]byte(perfLab))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	network, err := lab.Open(ctx, file, lab.Options{Plain: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := network.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := network.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
-	bob, alice := identityOf(t, network, "bob"), identityOf(t, network, "alice")
+	ctx, identity := inLab(t, perfLab)
+	bob, alice := identity("bob"), identity("alice")
 	defer perfServer(ctx, t, "--service", "perf", "--identity", bob)()
 	defer perfServer(ctx, t, "--service", "packets", "--identity", bob, "--udp")()
 	awaitPerf(ctx, t, alice, "perf")
@@ -106,13 +89,36 @@ func perfResults(t *testing.T, out string) map[string]perfResult {
 	return got
 }
 
-func identityOf(t *testing.T, network *lab.Lab, name string) string {
+// inLab opens a lab for the test, and waits until it is ready. ctx is for what is to
+// be done in it, and identity gives the file of an identity.
+func inLab(t *testing.T, text string) (ctx context.Context, identity func(name string) (file string)) {
 	t.Helper()
-	path, err := network.Identity(name)
+	file, err := lab.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	network, err := lab.Open(ctx, file, lab.Options{Plain: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := network.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := network.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return ctx, func(name string) string {
+		t.Helper()
+		path, err := network.Identity(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 }
 
 // perfServer serves until the function that it gives is called.

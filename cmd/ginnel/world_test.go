@@ -104,29 +104,19 @@ func (n *network) serve(id, address string, flags ...string) {
 
 // echo listens and sends back what comes, each direction to its own end.
 func echo(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				_, _ = io.Copy(c, c)
-			}()
-		}
-	}()
-	return l.Addr().String()
+	return listening(t, func(c net.Conn) { _, _ = io.Copy(c, c) })
 }
 
 // count listens, reads to the end and only then says how much came.
 func count(t *testing.T) string {
+	return listening(t, func(c net.Conn) {
+		got, _ := io.Copy(io.Discard, c)
+		_, _ = io.WriteString(c, strconv.FormatInt(got, 10))
+	})
+}
+
+// listening listens while the test runs, has serve serve each connection, and closes it.
+func listening(t *testing.T, serve func(net.Conn)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -141,8 +131,7 @@ func count(t *testing.T) string {
 			}
 			go func() {
 				defer c.Close()
-				got, _ := io.Copy(io.Discard, c)
-				_, _ = io.WriteString(c, strconv.FormatInt(got, 10))
+				serve(c)
 			}()
 		}
 	}()

@@ -33,9 +33,7 @@ func (w *world) checked(check *wire.HealthCheck) *doubleChannel {
 	w.t.Helper()
 	c := w.controller("c1")
 	w.router("r1")
-	if err := c.dial("r1"); err != nil {
-		w.t.Fatal(err)
-	}
+	c.dials("r1")
 	ch := c.channel("r1")
 	ch.check(1, check)
 	return ch

@@ -155,9 +155,7 @@ func TestControllersAreNamed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.router("r1")
 		for _, id := range []string{"c1", "c2"} {
-			if err := w.controller(id).dial("r1"); err != nil {
-				t.Fatal(err)
-			}
+			w.controller(id).dials("r1")
 		}
 		w.pass(time.Hour)
 		list := r.controllers().GetControllers()
@@ -190,9 +188,7 @@ func TestStatePagesEndWithEnd(t *testing.T) {
 		r.report.terminator(&wire.TerminatorState{Id: "t2"}, loadOf(0))
 		r.report.terminator(&wire.TerminatorState{Id: "t2", Removed: true}, loadOf(0))
 		c := w.controller("c1")
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		w.pass(10 * time.Millisecond)
 		pages := c.channel("r1").reported()
 		if len(pages) < 3 {
@@ -222,9 +218,7 @@ func TestEmptyStateEnds(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.router("r1")
 		c := w.controller("c1")
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		w.pass(time.Millisecond)
 		if pages := c.channel("r1").reported(); len(pages) != 1 || !pages[0].GetEnd() {
 			t.Errorf("got %v", pages)
@@ -237,9 +231,7 @@ func TestReporterCoalesces(t *testing.T) {
 		r := w.router("r1")
 		c1, c2 := w.controller("c1"), w.controller("c2")
 		for _, c := range []*double{c1, c2} {
-			if err := c.dial("r1"); err != nil {
-				t.Fatal(err)
-			}
+			c.dials("r1")
 		}
 		w.pass(time.Second)
 		r.report.terminator(&wire.TerminatorState{Id: "t1"}, loadOf(0))
@@ -284,9 +276,7 @@ func TestSlowChannelHoldsOneOfEachKey(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.router("r1")
 		c := w.controller("c1")
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		w.pass(time.Second)
 		ch := r.ctrl.any()
 		w.net.Silence("r1", "c1")
@@ -340,9 +330,7 @@ func TestTooManyChangesCloseTheChannel(t *testing.T) {
 		r := w.router("r1")
 		r.report.most = 2000
 		c := w.controller("c1")
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		w.pass(time.Second)
 		ch := r.ctrl.any()
 		for i := range r.report.most + 1 {
@@ -352,9 +340,7 @@ func TestTooManyChangesCloseTheChannel(t *testing.T) {
 		if err := ch.conn.Err(); !errors.Is(err, errUnsent) {
 			t.Errorf("got %v", err)
 		}
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		w.pass(time.Second)
 		pages := c.channel("r1").reported()
 		if !pages[len(pages)-1].GetEnd() {
@@ -367,9 +353,7 @@ func TestUnknownMessagesAreSkipped(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.router("r1")
 		c := w.controller("c1")
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		w.until(r, time.Second, "connected", connected)
 		for _, m := range []*wire.Message{{}, {Body: &wire.Message_Hello{Hello: &wire.Hello{}}}, {Id: 5, Body: &wire.Message_BindRequest{}}} {
 			if err := c.channel("r1").conn.SendControl(m); err != nil {

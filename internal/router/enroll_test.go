@@ -35,9 +35,7 @@ func TestEnrollThroughTheControllersDial(t *testing.T) {
 			t.Fatalf("got %+v", s)
 		}
 		// One dial: enrollment, then the ctrl channel.
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		w.until(r, time.Second, "connected", connected)
 		if !r.Status().Enrolled || c.enrolled != 1 {
 			t.Errorf("got %+v, %d enrolled", r.Status(), c.enrolled)
@@ -52,9 +50,7 @@ func TestEnrollThroughTheControllersDial(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.run(w.made("r1", listening("r1"), memory, nil))
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		if c.enrolled != 1 {
 			t.Errorf("enrolled %d times", c.enrolled)
 		}
@@ -120,9 +116,7 @@ func TestL106_StrangerOffersToEnroll(t *testing.T) {
 		if r.Status().Enrolled || stranger.enrolled != 0 {
 			t.Fatal("enrolled")
 		}
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		w.until(r, time.Second, "connected", connected)
 	})
 }
@@ -253,9 +247,7 @@ func TestRenewalDropsNoConnection(t *testing.T) {
 		memory := w.enrolled("r1", 60*day-time.Hour) // 60 days of 90 are over within the hour
 		r := w.made("r1", listening("r1"), memory, nil)
 		w.run(r)
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		w.until(r, time.Second, "connected", connected)
 		old, channel := memory.credential.Leaf, c.channel("r1")
 		w.pass(2 * time.Hour)
@@ -280,9 +272,7 @@ func TestRenewalIsTriedAgain(t *testing.T) {
 		r := w.made("r1", listening("r1"), memory, nil)
 		w.run(r)
 		w.pass(10 * time.Second) // without a controller
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		w.pass(2 * time.Minute)
 		if c.enrolled != 1 {
 			t.Errorf("%d certificates", c.enrolled)
@@ -303,9 +293,7 @@ func TestLapsedCertificate(t *testing.T) {
 				r := w.made("r1", cfg, w.enrolled("r1", 100*24*time.Hour), nil)
 				w.run(r)
 				if cfg.Listen != "" {
-					if err := c.dial("r1"); err != nil {
-						t.Fatal(err)
-					}
+					c.dials("r1")
 				}
 				w.until(r, time.Second, "connected", connected)
 				if c.enrolled != 1 {
@@ -321,9 +309,7 @@ func TestLapsedCertificate(t *testing.T) {
 func edgeWithController(w *world) (*double, *Router, func() *tls.Conn) {
 	c := w.controller("c1")
 	r := w.router("r1")
-	if err := c.dial("r1"); err != nil {
-		w.t.Fatal(err)
-	}
+	c.dials("r1")
 	w.until(r, time.Second, "connected", connected)
 	anchor := pki.Anchor{Network: testNetwork, CA: pki.FingerprintOf(w.ca.Cert)}
 	return c, r, func() *tls.Conn {

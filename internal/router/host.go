@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -88,10 +89,11 @@ func (rt *routing) connect(ctx context.Context, r *row) ([]byte, error) {
 		c.unhost(h)
 		return nil, err
 	}
+	dial, carry := c.r.net.Dial, h.carry
 	if protocolOf(h.term.address) == ginnel.UDP {
-		return rt.connectUDP(ctx, r, ticket)
+		dial, carry = c.r.dialUDP, h.carryUDP
 	}
-	conn, err := c.r.net.Dial(ctx, h.term.address.HostPort())
+	conn, err := dial(ctx, h.term.address.HostPort())
 	if err != nil {
 		c.unhost(h)
 		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -107,13 +109,18 @@ func (rt *routing) connect(ctx context.Context, r *row) ([]byte, error) {
 	}
 	c.terms.opened(h.term)
 	c.r.running.Go(func() {
-		splice.Join(conn, circuit, func(err error) {
-			circuit.Abort(ginnel.PeerReset, "the server's connection: "+err.Error())
-			splice.Abort(conn)
-		})
+		carry(conn, circuit, ticket)
 		c.terms.closed(h.term)
 	})
 	return flight, nil
+}
+
+// carry joins a circuit to the connection of its terminator, until both are over.
+func (h *hosted) carry(conn net.Conn, circuit *endpoint.Conn, _ *wire.Ticket) {
+	splice.Join(conn, circuit, func(err error) {
+		circuit.Abort(ginnel.PeerReset, "the server's connection: "+err.Error())
+		splice.Abort(conn)
+	})
 }
 
 // admit verifies the ticket: it must bring the circuit to this router, at this

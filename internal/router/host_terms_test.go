@@ -19,9 +19,7 @@ import (
 func TestFailureCostFallsBetweenReports(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c1, r := w.controller("c1"), w.router("r1")
-		if err := c1.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c1.dials("r1")
 		ch := c1.channel("r1")
 		ch.check(1, nil)
 		w.pass(time.Second)
@@ -32,9 +30,7 @@ func TestFailureCostFallsBetweenReports(t *testing.T) {
 		first, at := ch.cost("web-1"), began
 		w.pass(4 * time.Minute)
 		c2 := w.controller("c2")
-		if err := c2.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c2.dials("r1")
 		w.pass(time.Second)
 		second, again := c2.channel("r1").cost("web-1"), time.Now()
 		r.circuits.terms.opened(term) // which reports to both, and is worth a relief of 2
@@ -83,9 +79,7 @@ func (ch *doubleChannel) cost(id string) (l terminator.Load) {
 func TestL37_DeletedTerminatorLeavesNoCounter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, r := w.controller("c1"), w.router("r1")
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		ch := c.channel("r1")
 		ch.check(1, nil)
 		w.pass(time.Second)

@@ -6,12 +6,14 @@ package router
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/datagram"
+	"github.com/ginnel/ginnel/internal/endpoint"
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/splice"
 	"github.com/ginnel/ginnel/internal/wire"
@@ -31,42 +33,27 @@ func protocolOf(address ginnel.Address) ginnel.Protocol {
 	return ""
 }
 
-// connectUDP is connect for a terminator of datagrams: a socket of its own for
-// each circuit, so that answers find it. Whether anybody listens there shows when
-// the first datagram is sent: a closed port then ends the circuit, and counts
+// dialUDP opens a socket of datagrams to a terminator: one for each circuit, so that
+// answers find it. Whether anybody listens there shows when the first one is sent.
+func (r *Router) dialUDP(ctx context.Context, hostport string) (net.Conn, error) {
+	return r.udp.DialContext(ctx, "udp", hostport)
+}
+
+// carryUDP is carry for datagrams. A closed port ends the circuit, and counts
 // against the terminator.
-func (rt *routing) connectUDP(ctx context.Context, r *row, ticket *wire.Ticket) ([]byte, error) {
-	c, h := rt.c, rt.host
-	socket, err := c.r.udp.DialContext(ctx, "udp", h.term.address.HostPort())
-	if err != nil {
-		c.unhost(h)
-		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			c.terms.failed(h.term)
-		}
-		return nil, ginnel.Errorf(splice.Code(ctx, err), "router %s: terminator %s: %v", c.r.id, h.term.id, err)
-	}
-	circuit, flight, err := h.begin(r, ticket, rt.route.GetEgress())
-	if err != nil {
-		c.unhost(h)
-		_ = socket.Close()
-		return nil, err
-	}
-	c.terms.opened(h.term)
-	c.r.running.Go(func() {
-		flow := datagram.New(circuit, datagram.Config{
-			Idle: pki.TicketIdle(ticket, true), Answered: answeredAt(h.term.address),
-		})
-		stop := context.AfterFunc(c.r.ctx, func() { _ = socket.Close() })
-		defer stop()
-		datagram.Join(socket, flow, func(err error) {
-			if errors.Is(err, syscall.ECONNREFUSED) {
-				c.terms.failed(h.term)
-			}
-			circuit.Abort(splice.Code(c.r.ctx, err), "the server's socket: "+err.Error())
-		})
-		c.terms.closed(h.term)
+func (h *hosted) carryUDP(socket net.Conn, circuit *endpoint.Conn, ticket *wire.Ticket) {
+	r := h.c.r
+	flow := datagram.New(circuit, datagram.Config{
+		Idle: pki.TicketIdle(ticket, true), Answered: answeredAt(h.term.address),
 	})
-	return flight, nil
+	stop := context.AfterFunc(r.ctx, func() { _ = socket.Close() })
+	defer stop()
+	datagram.Join(socket, flow, func(err error) {
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			h.c.terms.failed(h.term)
+		}
+		circuit.Abort(splice.Code(r.ctx, err), "the server's socket: "+err.Error())
+	})
 }
 
 // answeredAt gives after which time a flow to an address ends whose questions

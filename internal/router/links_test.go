@@ -37,11 +37,7 @@ func TestLinkWhoseEndsHearOfItApart(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.controller("c1")
 		r1, _ := w.router("r1"), w.router("r2")
-		for _, id := range []string{"r1", "r2"} {
-			if err := c.dial(id); err != nil {
-				t.Fatal(err)
-			}
-		}
+		c.dials("r1", "r2")
 		c.channel("r1").configure(1, target("r1", "r2", "", true))
 		w.pass(800 * time.Millisecond)
 		c.channel("r2").configure(1, target("r2", "r1", "", false))
@@ -157,11 +153,7 @@ func TestL46_RestartedNeighbourHasAnotherBoot(t *testing.T) {
 		memory := w.enrolled("r2", 0)
 		old := w.made("r2", listening("r2"), memory, nil)
 		stop := w.run(old)
-		for _, id := range []string{"r1", "r2"} {
-			if err := c.dial(id); err != nil {
-				t.Fatal(err)
-			}
-		}
+		c.dials("r1", "r2")
 		c.channel("r1").configure(1, target("r1", "r2", "", true))
 		c.channel("r2").configure(1, target("r2", "r1", "", false))
 		w.until(r1, time.Second, "measured", measured)
@@ -172,9 +164,7 @@ func TestL46_RestartedNeighbourHasAnotherBoot(t *testing.T) {
 		again := w.made("r2", listening("r2"), memory, nil)
 		w.run(again)
 		w.pass(0)
-		if err := c.dial("r2"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r2")
 		c.channel("r2").configure(1, target("r2", "r1", "", false))
 		w.until(r1, 6*time.Second, "measured", measured)
 		w.pass(time.Millisecond)
@@ -213,9 +203,7 @@ func TestLinkThatIsNotExpectedIsRefused(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c := w.controller("c1")
 				r := map[string]*Router{"r1": w.router("r1"), "r2": w.router("r2")}
-				if err := c.dial(dials); err != nil {
-					t.Fatal(err)
-				}
+				c.dials(dials)
 				other := map[string]string{"r1": "r2", "r2": "r1"}[dials]
 				c.channel(dials).configure(1, target(dials, other, "", true))
 				w.pass(20 * time.Second)
@@ -231,9 +219,7 @@ func TestLinkToTheWrongPeer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.controller("c1")
 		r1, _ := w.router("r1"), w.router("r3")
-		if err := c.dial("r1"); err != nil {
-			t.Fatal(err)
-		}
+		c.dials("r1")
 		wrong := target("r1", "r2", "", true)
 		wrong.Addresses = []string{"tls:r3:7000"} // where r3 is
 		c.channel("r1").configure(1, wrong)
@@ -249,11 +235,7 @@ func TestL13_AddressesInOrder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.controller("c1")
 		r1, _ := w.router("r1"), w.router("r2")
-		for _, id := range []string{"r1", "r2"} {
-			if err := c.dial(id); err != nil {
-				t.Fatal(err)
-			}
-		}
+		c.dials("r1", "r2")
 		l, err := w.net.Host("hole").Listen("hole:1")
 		if err != nil {
 			t.Fatal(err)
@@ -273,11 +255,7 @@ func TestL14_CorrectedLinkAddress(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.controller("c1")
 		r1, _ := w.router("r1"), w.router("r2")
-		for _, id := range []string{"r1", "r2"} {
-			if err := c.dial(id); err != nil {
-				t.Fatal(err)
-			}
-		}
+		c.dials("r1", "r2")
 		wrong := target("r1", "r2", "", true)
 		wrong.Addresses = []string{"tls:nobody:1"}
 		c.channel("r2").configure(1, target("r2", "r1", "", false))
@@ -294,11 +272,7 @@ func TestLinkWithAnotherKeyIsRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.controller("c1")
 		r1, _ := w.router("r1"), w.router("r2")
-		for _, id := range []string{"r1", "r2"} {
-			if err := c.dial(id); err != nil {
-				t.Fatal(err)
-			}
-		}
+		c.dials("r1", "r2")
 		other := target("r1", "r2", "", true)
 		other.Key = "another"
 		c.channel("r2").configure(1, target("r2", "r1", "", false))

@@ -255,6 +255,16 @@ func (d *double) dial(id string) error {
 	}
 }
 
+// dials dials routers, which must work.
+func (d *double) dials(ids ...string) {
+	d.w.t.Helper()
+	for _, id := range ids {
+		if err := d.dial(id); err != nil {
+			d.w.t.Fatal(err)
+		}
+	}
+}
+
 // answer answers one EnrollRequest.
 func (d *double) answer(t *tls.Conn, dialed ginnel.Peer) error {
 	m, err := transport.ReadMessage(t)
@@ -458,9 +468,7 @@ func (w *world) linked() (c *double, r1, r2 *Router) {
 	c = w.controller("c1")
 	r1, r2 = w.router("r1"), w.router("r2")
 	for _, id := range []string{"r1", "r2"} {
-		if err := c.dial(id); err != nil {
-			w.t.Fatal(err)
-		}
+		c.dials(id)
 	}
 	c.channel("r1").configure(1, target("r1", "r2", "", true))
 	c.channel("r2").configure(1, target("r2", "r1", "", false))
