@@ -252,6 +252,19 @@ func TestTopology(t *testing.T) {
 		if got := cost(); got != ginnel.Units(61) {
 			t.Errorf("moved cost %s", got)
 		}
+		// However often costs move, it is published every 100 ms at most.
+		published, last := 0, b.c.fabric.topology()
+		for i := range 100 {
+			moved.RttNs = int64(time.Duration(i%2+1) * 20 * time.Millisecond)
+			r1.report(&wire.State{Links: []*wire.LinkState{moved}})
+			if now := b.c.fabric.topology(); now != last {
+				published, last = published+1, now
+			}
+			b.wait(10 * time.Millisecond)
+		}
+		if published < 5 || published > 11 {
+			t.Errorf("published %d times in a second", published)
+		}
 		down := proto.Clone(up).(*wire.LinkState)
 		down.Up = false
 		r2.report(&wire.State{Links: []*wire.LinkState{down}})

@@ -98,6 +98,12 @@ func TestL47_QuickBinds(t *testing.T) {
 	t.Parallel()
 	w := open(t, diamond, lab.Options{})
 	bob := w.client("bob")
+	stored := func() int64 {
+		status, err := w.admin().Status(t.Context())
+		w.must(err)
+		return status.Revision
+	}
+	before := stored()
 	for i := range 100 {
 		l, err := bob.Listen("late", sdk.ListenOptions{})
 		w.must(err)
@@ -110,6 +116,9 @@ func TestL47_QuickBinds(t *testing.T) {
 	w.bound("late", 1)
 	w.must(last.Close())
 	w.bound("late", 0)
+	if now := stored(); now != before {
+		t.Errorf("binds have written to the store: revision %d, it was %d", now, before)
+	}
 	_, err := w.dial(w.client("alice"), "late")
 	w.wantCode(err, ginnel.NoTerminators)
 }
