@@ -5,6 +5,7 @@ package controller
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"iter"
 	"slices"
 
@@ -61,16 +62,36 @@ func (o *offer) what(s ginnel.Service) *policy.What {
 	return w
 }
 
+// offered is what all identities are told of whom the policies say the same: at least
+// one page, without what is each one's own.
+type offered struct {
+	pages  []*wire.ServiceList
+	digest [sha256.Size]byte
+}
+
 // list gives the services that an identity may dial or host, with the edge
-// routers that it can use, in pages of which there is at least one.
-func (o *offer) list(id ginnel.IdentityID, who *policy.Who) []*wire.ServiceList {
-	page := &wire.ServiceList{Identity: string(id)}
+// routers that it can use.
+func (o *offer) list(who *policy.Who) (offered, error) {
+	pages := o.pages(who)
+	h := sha256.New()
+	for _, p := range pages {
+		raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+		if err != nil {
+			return offered{}, err
+		}
+		h.Write(raw)
+	}
+	return offered{pages, [sha256.Size]byte(h.Sum(nil))}, nil
+}
+
+func (o *offer) pages(who *policy.Who) []*wire.ServiceList {
+	page := new(wire.ServiceList)
 	pages := []*wire.ServiceList{page}
 	size := 0
 	room := func(m proto.Message) *wire.ServiceList {
 		n := proto.Size(m) + 8
 		if size+n > pageBytes {
-			page, size = &wire.ServiceList{Identity: string(id)}, 0
+			page, size = new(wire.ServiceList), 0
 			pages = append(pages, page)
 		}
 		size += n

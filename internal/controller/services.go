@@ -190,6 +190,7 @@ func (s *services) push(t *touched) {
 		}
 	}
 	s.mu.Unlock()
+	alike := make(map[string][]subscriber) // by what the policies say of them
 	for at, sub := range todo {
 		identity, ok := o.Identities().Get(sub.identity)
 		if !ok || identity.Disabled || identity.Key != sub.key {
@@ -203,9 +204,21 @@ func (s *services) push(t *touched) {
 		if sub.sequence > 0 && !changed && !news.concern(identity, sub.who) {
 			continue
 		}
-		if err := s.send(o, at, sub); err != nil {
-			s.c.log.Warn("service list not sent", "router_id", string(at.ch.router), "identity", string(identity.ID), "err", err)
-			at.ch.conn.Close(err)
+		key := sub.who.Key()
+		alike[key] = append(alike[key], at)
+	}
+	for _, those := range alike {
+		l, err := o.list(todo[those[0]].who)
+		for _, at := range those {
+			sub := todo[at]
+			err := err
+			if err == nil {
+				err = s.send(l, o.Revision(), at, sub)
+			}
+			if err != nil {
+				s.c.log.Warn("service list not sent", "router_id", string(at.ch.router), "identity", string(sub.identity), "err", err)
+				at.ch.conn.Close(err)
+			}
 		}
 	}
 }
@@ -249,26 +262,18 @@ func (n *news) concern(identity ginnel.Identity, who *policy.Who) bool {
 		n.router != nil && who.CanConnect(n.router)
 }
 
-func (s *services) send(o *offer, at subscriber, sub *subscription) error {
-	pages := o.list(sub.identity, sub.who)
-	h := sha256.New()
-	for _, p := range pages {
-		raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
-		if err != nil {
-			return err
-		}
-		h.Write(raw)
-	}
-	sum := [sha256.Size]byte(h.Sum(nil))
-	if sub.sequence > 0 && sum == sub.digest {
+// send sends a list, unless the subscriber has it.
+func (s *services) send(l offered, revision store.Revision, at subscriber, sub *subscription) error {
+	if sub.sequence > 0 && l.digest == sub.digest {
 		return nil
 	}
 	sub.sequence++
-	sub.digest = sum
-	for i, p := range pages {
-		p.Nonce, p.Sequence, p.Revision = sub.nonce, sub.sequence, int64(o.Revision())
-		p.Page, p.Pages = uint32(i), uint32(len(pages))
-		signed, err := pki.Sign(s.c.holder.Load(), wire.DomainServiceList, p)
+	sub.digest = l.digest
+	for i, p := range l.pages {
+		signed, err := pki.Sign(s.c.holder.Load(), wire.DomainServiceList, &wire.ServiceList{
+			Identity: string(sub.identity), Nonce: sub.nonce, Sequence: sub.sequence, Revision: int64(revision),
+			Page: uint32(i), Pages: uint32(len(l.pages)), Services: p.GetServices(), Routers: p.GetRouters(),
+		})
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@
 package controller
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,6 +74,54 @@ func TestServices(t *testing.T) {
 		if got := r.lists(); len(got) != 0 {
 			t.Errorf("sent to an edge connection that is gone: %v", got)
 		}
+	})
+}
+
+// Those of whom the policies say the same are told the same, each in its own name;
+// what says something of one of them makes it another's list.
+func TestAlikeIdentitiesAreToldAlike(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r := b.router("r1")
+		r.hello = &wire.RouterHello{EdgeAddress: "tls:r1:443"}
+		b.must(r.dial())
+		b.service("web")
+		b.service("db")
+		names := []string{"a1", "a2", "a3", "b1"}
+		for i, name := range names {
+			role := name[:1]
+			m := b.query(b.identity(name, role), nil)
+			m.GetServicesRequest().Edge = uint64(i + 1)
+			_, err := r.request(m)
+			b.must(err)
+		}
+		b.wait(time.Second)
+		r.lists()
+		told := func(what string, want map[string][]string) {
+			t.Helper()
+			b.wait(time.Second)
+			got := map[string][]string{}
+			for _, l := range r.lists() {
+				list := []string{}
+				for _, s := range l.GetServices() {
+					list = append(list, s.GetId())
+				}
+				if _, twice := got[l.GetIdentity()]; twice || len(l.GetNonce()) != nonceSize {
+					t.Errorf("%s: %s is told twice, or not in its own name", what, l.GetIdentity())
+				}
+				got[l.GetIdentity()] = list
+			}
+			if !maps.EqualFunc(got, want, slices.Equal) {
+				t.Errorf("%s: told %v, want %v", what, got, want)
+			}
+		}
+		b.policy("as", ginnel.DialPolicy, "#a", "@web")
+		told("a policy of a role", map[string][]string{"a1": {"web"}, "a2": {"web"}, "a3": {"web"}})
+		b.policy("one", ginnel.DialPolicy, "@a2", "@db")
+		told("a policy of one", map[string][]string{"a2": {"db", "web"}})
+		b.must(b.api.Policies.Delete(t.Context(), "as"))
+		told("the first is gone", map[string][]string{"a1": {}, "a2": {"db"}, "a3": {}})
+		b.policy("all", ginnel.BindPolicy, "#all", "@db")
+		told("one of all", map[string][]string{"a1": {"db"}, "a2": {"db"}, "a3": {"db"}, "b1": {"db"}})
 	})
 }
 

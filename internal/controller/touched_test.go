@@ -124,7 +124,7 @@ func TestNothingTouchedIsMissed(t *testing.T) {
 					continue // its own change always concerns it
 				}
 				who := after.policies.Who(identity)
-				same := slices.EqualFunc(then.list(identity.ID, before.policies.Who(identity)), now.list(identity.ID, who), func(a, b *wire.ServiceList) bool { return proto.Equal(a, b) })
+				same := slices.EqualFunc(then.pages(before.policies.Who(identity)), now.pages(who), func(a, b *wire.ServiceList) bool { return proto.Equal(a, b) })
 				switch concern := news.concern(identity, who); {
 				case !same && !concern:
 					t.Fatalf("the list of %s changed, and nothing concerned it: %+v", id, lists)

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/ginnel/ginnel"
@@ -107,6 +108,21 @@ func (w *Who) CanConnect(r *Where) bool { return !w.disabled && !r.disabled && m
 
 // Named reports whether any policy names the identity.
 func (w *Who) Named() bool { return meet(w.dial) || meet(w.bind) || meet(w.edge) }
+
+// Key stands for all that the policies say of the identity: two of one Set that have
+// the same key may do the same.
+func (w *Who) Key() string {
+	if w.disabled {
+		return ""
+	}
+	key := make([]byte, 0, 8*(len(w.dial)+len(w.bind)+len(w.edge)))
+	for _, named := range []bitset{w.dial, w.bind, w.edge} { // as long as each other's of a Set
+		for _, word := range named {
+			key = binary.LittleEndian.AppendUint64(key, word)
+		}
+	}
+	return string(key)
+}
 
 // Reach tells where to look for the services that the identity may dial or
 // bind: among those with one of the roles and those with one of the ids. Not

@@ -268,6 +268,12 @@ func TestSetEqualsPlainReading(t *testing.T) {
 		if got, want := who.CanConnect(where), s.CanConnect(i, r); got != want {
 			t.Fatalf("connect: got %v of the parties, want %v", got, want)
 		}
+		// Who has the same key may do the same.
+		other := s.Who(ginnel.Identity{ID: ginnel.IdentityID(id.Draw(t, "another identity")), Roles: roles.Draw(t, "its roles")})
+		if other.Key() == who.Key() && len(policies) > 0 && (other.CanDial(what) != who.CanDial(what) || other.CanBind(what) != who.CanBind(what) ||
+			other.CanUse(what, where) != who.CanUse(what, where) || other.CanConnect(where) != who.CanConnect(where)) {
+			t.Fatalf("one key, and they may not do the same: %x", who.Key())
+		}
 		reach, ids := who.Reach()
 		reached := slices.Contains(ids, sv.ID) || slices.Contains(reach, All) ||
 			slices.ContainsFunc(sv.Roles, func(role string) bool { return slices.Contains(reach, role) })
