@@ -4,6 +4,7 @@
 package lab_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -89,6 +90,42 @@ func inUse() (memory int64, descriptors int) {
 		return int64(m.HeapAlloc + m.StackInuse), -1
 	}
 	return int64(m.HeapAlloc + m.StackInuse), len(open)
+}
+
+// TestL67_MemoryComesBackWhenStreamsEnd lets five streams carry much at once, both ways,
+// and end: what windows, queues and pools held is given back.
+func TestL67_MemoryComesBackWhenStreamsEnd(t *testing.T) {
+	if raceOn {
+		t.Skip("the race detector takes memory")
+	}
+	w := open(t, diamond, lab.Options{Plain: true})
+	client := w.clientAt("alice", "r1")
+	stream := func(size int) error {
+		conn, err := w.dial(client, "echo")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		_, err = transfer(conn, size, func() error { return nil })
+		return err
+	}
+	w.must(stream(1 << 20))
+	before, _ := inUse()
+	var running sync.WaitGroup
+	for range 5 {
+		running.Go(func() {
+			if err := stream(32 << 20); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	running.Wait()
+	w.eventually(time.Minute, func() error {
+		if now, _ := inUse(); now > before+4<<20 {
+			return fmt.Errorf("%d bytes are in use, %d before", now, before)
+		}
+		return nil
+	})
 }
 
 // TestIdleCircuitsThroughOneRouter holds many circuits, each of which has carried a

@@ -187,6 +187,50 @@ func TestWindowFollowsRoundTrip(t *testing.T) {
 	}
 }
 
+// What a sender that waits for credit gets through a hop of 50 ms, by its window alone,
+// is most of what the wire takes.
+func TestWindowFillsALongWire(t *testing.T) {
+	const rtt, perTick = 50 * time.Millisecond, 25 << 10 // 25 MB/s
+	var w Window
+	var credit Credit
+	now := epoch()
+	if err := w.Open(now, NewBudget(64<<20), 0); err != nil {
+		t.Fatal(err)
+	}
+	type arrival struct {
+		at    time.Time
+		limit uint64 // of CREDIT; 0: it is DATA
+	}
+	var wire []arrival
+	room, got := 0, 0
+	for tick := range 4000 {
+		now = now.Add(time.Millisecond)
+		for len(wire) > 0 && !wire[0].at.After(now) {
+			a := wire[0]
+			wire = wire[1:]
+			if a.limit > 0 {
+				credit.Raise(a.limit)
+				continue
+			}
+			if !w.Receive(MaxPayload) {
+				t.Fatal("more than credit came")
+			}
+			if tick >= 3000 {
+				got += MaxPayload
+			}
+			if limit, send := w.Consume(now, MaxPayload, rtt); send {
+				wire = append(wire, arrival{now.Add(rtt / 2), limit})
+			}
+		}
+		for room = min(room+perTick, 4*MaxPayload); room >= MaxPayload && credit.Spend(MaxPayload); room -= MaxPayload {
+			wire = append(wire, arrival{at: now.Add(rtt / 2)})
+		}
+	}
+	if most := 1000 * perTick; got < most*8/10 {
+		t.Errorf("%d bytes went in the last second, the wire takes %d", got, most)
+	}
+}
+
 // A circuit whose turns come late since many others have theirs gets as large a
 // window as any: it would stay behind for ever.
 func TestWindowOfABusyMachine(t *testing.T) {

@@ -13,10 +13,10 @@ import (
 const (
 	// MaxWindow is how far a window grows unless told otherwise, in bytes.
 	MaxWindow = 16 << 20
-	// slack is what a turn of the window may take beyond the round trip of the hop:
+	// slack is what a turn of half a window may take beyond the round trip of the hop:
 	// the scheduler's pauses. What it costs is that as many bytes may stand in the
 	// hop's connection as go through in that time, and other circuits wait for them.
-	slack = 500 * time.Microsecond
+	slack = 200 * time.Microsecond
 	// easyWindow is how far a window grows even while its turns take easyRound: on
 	// a busy machine many circuits wait long for theirs, and who got one early
 	// would grow, and get more of them, while the others stay small.
@@ -126,7 +126,8 @@ func (w *Window) Consume(now time.Time, n int, rtt time.Duration) (limit uint64,
 // did not have its turn comes at once, and more than a window never stands there.
 // Bytes that stand waiting show that the reader sets the pace: no growth then.
 func (w *Window) resize(now time.Time, rtt time.Duration) {
-	used, limit := 2*w.size, 3*(rtt+slack)
+	// Half a window goes in a round trip: the other half is on its way meanwhile.
+	used, limit := 2*w.size, 4*(rtt+slack)*3/2
 	if w.size < easyWindow {
 		used, limit = 0, max(rtt, easyRound)*3/2
 	}
