@@ -74,9 +74,10 @@ func (es *endpoints) unexpectLocked(r *row) {
 	}
 }
 
-// used notes that a row is in use: it is the way to its ends from now on.
+// used notes that a row is in use: it is the way to its ends from now on, unless that
+// was told so late that the circuit has ended.
 func (es *endpoints) used(r *row) {
-	if r.role == nil {
+	if r.role == nil || r.role.facts == nil {
 		return
 	}
 	es.mu.Lock()
