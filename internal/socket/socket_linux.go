@@ -87,7 +87,7 @@ func (s *Socket) TryWrite(p []byte) (int, error) {
 
 func (s *Socket) tryWrite(fd uintptr) bool {
 	for s.written < len(s.out) {
-		n, err := writeNow(int(fd), s.out[s.written:])
+		n, err := WriteNow(int(fd), s.out[s.written:])
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue
@@ -102,10 +102,7 @@ func (s *Socket) tryWrite(fd uintptr) bool {
 	return true
 }
 
-// The scheduler is not told of these calls: it would take the processor away
-// from one that copies for some time, and wake a thread for it. They do not block.
-
-// readTwo is readv(2).
+// readTwo is readv(2), as ReadNow is read(2).
 func (s *Socket) readTwo(fd int, first, second []byte) (int, error) {
 	s.vectors[0].Base = unsafe.SliceData(first)
 	s.vectors[0].SetLen(len(first))
@@ -117,16 +114,4 @@ func (s *Socket) readTwo(fd int, first, second []byte) (int, error) {
 			return outcome(n, e)
 		}
 	}
-}
-
-func writeNow(fd int, p []byte) (int, error) {
-	n, _, e := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
-	return outcome(n, e)
-}
-
-func outcome(n uintptr, e syscall.Errno) (int, error) {
-	if e != 0 {
-		return 0, e
-	}
-	return int(n), nil
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"syscall"
+
+	system "github.com/ginnel/ginnel/internal/socket"
 )
 
 // descriptor is the socket of a TCP connection.
@@ -61,7 +63,7 @@ func (d *descriptor) tryRead(fd uintptr) bool {
 	// The buffer is held only while there is something to put into it, not
 	// while the connection is idle.
 	in := rawBuffers.Get().(*[rawBuffer]byte)
-	n, err := ignoreInterrupt(readNow, int(fd), in[:])
+	n, err := ignoreInterrupt(system.ReadNow, int(fd), in[:])
 	if n > 0 {
 		d.in, d.read1, d.readErr = in, n, nil
 		return true
@@ -89,7 +91,7 @@ func (d *descriptor) write(p []byte) (int, error) {
 }
 
 func (d *descriptor) tryWrite(fd uintptr) bool {
-	d.written, d.writeErr = ignoreInterrupt(writeNow, int(fd), d.out)
+	d.written, d.writeErr = ignoreInterrupt(system.WriteNow, int(fd), d.out)
 	if errors.Is(d.writeErr, syscall.EAGAIN) {
 		d.writeErr = errWouldBlock
 	}
