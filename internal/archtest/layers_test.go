@@ -78,6 +78,7 @@ var layers = map[string][]string{
 	"internal/perf":     slices.Concat(cores, []string{"sdk"}),
 	"internal/lab":      all,
 	"internal/programs": all, // tests only
+	"internal/testhost": {},  // for tests only
 	"internal/demo":     all,
 
 	"cmd/ginnel":        all,

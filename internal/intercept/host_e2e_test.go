@@ -7,7 +7,6 @@ package intercept
 
 import (
 	"bufio"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +20,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ginnel/ginnel/internal/testhost"
 )
 
 const childVariable = "GINNEL_TEST_INTERCEPT"
@@ -129,35 +130,13 @@ type host struct {
 
 func newHost(t *testing.T) *host {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("network namespaces take root")
-	}
-	h := &host{t, "ginnel-" + strings.ToLower(rand.Text()[:10])}
-	if out, err := exec.Command("ip", "netns", "add", h.name).CombinedOutput(); err != nil {
-		t.Skipf("ip netns add: %v: %s", err, out)
-	}
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", h.name).Run() })
-	h.run("ip", "link", "set", "lo", "up")
-	return h
+	return &host{t, testhost.Make(t, "")}
 }
 
 // wire joins two hosts; each gets an address with its prefix.
 func wire(a *host, addressA string, b *host, addressB string) {
 	a.t.Helper()
-	id := strings.ToLower(rand.Text()[:6])
-	one, two := "va"+id, "vb"+id
-	a.run("ip", "link", "add", one, "type", "veth", "peer", "name", two, "netns", b.name)
-	for _, end := range []struct {
-		h             *host
-		link, address string
-	}{{a, one, addressA}, {b, two, addressB}} {
-		add := []string{"ip", "addr", "add", end.address, "dev", end.link}
-		if strings.Contains(end.address, ":") {
-			add = append(add, "nodad") // it is usable at once
-		}
-		end.h.run(add...)
-		end.h.run("ip", "link", "set", end.link, "up")
-	}
+	testhost.Wire(a.t, a.name, addressA, b.name, addressB)
 }
 
 func (h *host) command(args ...string) *exec.Cmd {

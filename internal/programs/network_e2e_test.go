@@ -8,7 +8,6 @@ package programs
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ginnel/ginnel/internal/testhost"
 )
 
 // patience is how long a test waits for what should come at once: the machine
@@ -82,56 +83,20 @@ func (n *network) build() {
 // newHost makes a host whose programs ask resolver for names.
 func (n *network) newHost(resolver string) *host {
 	n.t.Helper()
-	name := "ginnel-" + strings.ToLower(rand.Text()[:10])
-	if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
-		n.t.Skipf("ip netns add: %v: %s", err, out)
-	}
-	etc := filepath.Join("/etc/netns", name) // what ip netns exec shows as /etc
-	n.t.Cleanup(func() {
-		_ = exec.Command("ip", "netns", "del", name).Run()
-		_ = os.RemoveAll(etc)
-		_ = os.Remove("/etc/netns") // fails, as it should, if others use it
-	})
-	if resolver != "" {
-		if err := os.MkdirAll(etc, 0o755); err != nil {
-			n.t.Fatal(err)
-		}
-		for file, text := range map[string]string{
-			"resolv.conf": "nameserver " + resolver + "\noptions timeout:5\n", "nsswitch.conf": "hosts: files dns\n",
-		} {
-			if err := os.WriteFile(filepath.Join(etc, file), []byte(text), 0o644); err != nil {
-				n.t.Fatal(err)
-			}
-		}
-	}
-	h := &host{t: n.t, name: name, dir: n.dir}
+	h := &host{t: n.t, name: testhost.Make(n.t, resolver), dir: n.dir}
 	for _, kv := range os.Environ() {
 		if key, _, _ := strings.Cut(kv, "="); !strings.HasPrefix(key, "GINNEL_") && !strings.HasSuffix(strings.ToLower(key), "_proxy") {
 			h.env = append(h.env, kv)
 		}
 	}
 	h.env = append(h.env, "PATH="+n.dir+":/usr/sbin:/sbin:"+os.Getenv("PATH"), "GINNEL_CONTROLLER="+filepath.Join(n.dir, "C"), "HOME="+n.dir)
-	h.run("ip", "link", "set", "lo", "up")
 	return h
 }
 
 // wire joins two hosts; each gets an address with its prefix.
 func wire(a *host, addressA string, b *host, addressB string) {
 	a.t.Helper()
-	id := strings.ToLower(rand.Text()[:6])
-	one, two := "va"+id, "vb"+id
-	a.run("ip", "link", "add", one, "type", "veth", "peer", "name", two, "netns", b.name)
-	for _, end := range []struct {
-		h             *host
-		link, address string
-	}{{a, one, addressA}, {b, two, addressB}} {
-		add := []string{"ip", "addr", "add", end.address, "dev", end.link}
-		if strings.Contains(end.address, ":") {
-			add = append(add, "nodad") // it is usable at once
-		}
-		end.h.run(add...)
-		end.h.run("ip", "link", "set", end.link, "up")
-	}
+	testhost.Wire(a.t, a.name, addressA, b.name, addressB)
 }
 
 func (h *host) command(ctx context.Context, args ...string) *exec.Cmd {

@@ -8,7 +8,6 @@ package tunnel
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
@@ -26,6 +25,7 @@ import (
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/datagram"
 	"github.com/ginnel/ginnel/internal/dns"
+	"github.com/ginnel/ginnel/internal/testhost"
 )
 
 const childVariable = "GINNEL_TEST_TUNNEL"
@@ -114,30 +114,9 @@ func flowTo(address string) (net.Conn, error) {
 }
 
 func TestE2E_UnchangedProgram(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("network namespaces take root")
-	}
-	name := "ginnel-" + strings.ToLower(rand.Text()[:10])
-	if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
-		t.Skipf("ip netns add: %v: %s", err, out)
-	}
-	etc := filepath.Join("/etc/netns", name) // what ip netns exec shows as /etc
-	t.Cleanup(func() {
-		_ = exec.Command("ip", "netns", "del", name).Run()
-		_ = os.RemoveAll(etc)
-		_ = os.Remove("/etc/netns") // fails, as it should, if others use it
-	})
-	if err := os.MkdirAll(etc, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(etc, "resolv.conf"), []byte("nameserver 127.0.0.1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	name := testhost.Make(t, "127.0.0.1")
 	inside := func(args ...string) *exec.Cmd {
 		return exec.Command("ip", append([]string{"netns", "exec", name}, args...)...)
-	}
-	if out, err := inside("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
 	}
 	program, err := os.Executable()
 	if err != nil {
