@@ -43,4 +43,13 @@ func TestExplanationText(t *testing.T) {
 	if got := explanationText(e); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+	refused := api.Explanation{
+		Circuit: "c8", Service: "nope", Client: "alice", Ingress: "r1", At: e.At, Took: e.Took,
+		Code: ginnel.InvalidService, Cause: `there is no service "nope"`,
+	}
+	want = "5 dial request  circuit c8: service nope for alice over r1, at 2026-01-02T03:04:05Z\n" +
+		"9 outcome       INVALID_SERVICE after 2ms: there is no service \"nope\"\n"
+	if got := explanationText(refused); got != want {
+		t.Errorf("a dial that was refused at once: got\n%s\nwant\n%s", got, want)
+	}
 }

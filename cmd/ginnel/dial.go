@@ -264,9 +264,13 @@ func (b *explainer) more(format string, args ...any) {
 	fmt.Fprintf(b, "  %-13s %s\n", "", visible(fmt.Sprintf(format, args...)))
 }
 
-// weighed writes the steps that the controller knows of.
+// weighed writes the steps that the controller knows of; those that a dial did
+// not reach are left out.
 func (b *explainer) weighed(x ginnel.Weighed) {
-	b.line(6, "path", "%s%s", pathText(x.Path, x.Links), timeText(x.Controller, "decide"))
+	if len(x.Controller) == 0 {
+		return
+	}
+	b.line(6, "path", "%s%s", orDash(pathText(x.Path, x.Links)), timeText(x.Controller, "decide"))
 	for _, c := range x.Candidates {
 		b.more("%s", candidateText(c))
 	}

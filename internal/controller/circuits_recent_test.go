@@ -79,7 +79,7 @@ func TestExplainFailedDial(t *testing.T) {
 			t.Errorf("of the last attempt: %+v, want %+v", e, last)
 		}
 		unknown := w.dial(func(d *wire.Dial) { d.Service = "none" }).failure(ginnel.InvalidService)
-		if e := w.explained(string(unknown.Circuit), 1)[0]; e.Code != ginnel.InvalidService || e.Cause != unknown.Message || len(e.Attempts) != 0 {
+		if e := w.explained(string(unknown.Circuit), 1)[0]; e.Code != ginnel.InvalidService || e.Cause != unknown.Message || len(e.Attempts) != 0 || len(e.Controller) != 0 {
 			t.Errorf("a dial that was refused: %+v", e)
 		}
 		if _, err := (circuitsAdmin{w.c}).ExplainCircuit(t.Context(), "none"); kindOf(err) != ginnel.KindNotFound {

@@ -122,11 +122,11 @@ attempt 1: t1 over [A B C]: ROUTER_ERR_RESOURCES_NOT_AVAILABLE: router B refuses
 attempt 1 route A: answered
 attempt 1 route B: refused
 attempt 1 route C: answered
+decide: candidates, path, costs, ticket of the last attempt
 attempt 2: t1 over [A D C]: up
 attempt 2 route A: answered
 attempt 2 route D: answered
 attempt 2 route C: answered
-decide: candidates, path, costs, ticket of the last attempt
 `
 		if text.String() != want {
 			t.Errorf("got\n%swant\n%s", text.String(), want)

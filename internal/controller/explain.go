@@ -39,16 +39,15 @@ type timing struct {
 // explain tells how the outcome came about.
 func explain(tm timing, tried []circuit.Tried) *wire.Explain {
 	x := &wire.Explain{}
-	x.Phases = append(x.Phases,
-		tm.phase("verify", tm.received, tm.verified.Sub(tm.received), "signature, audience, policy"),
-		tm.phase("queue", tm.verified, tm.begun.Sub(tm.verified), "waited for its turn"))
+	x.Phases = append(x.Phases, tm.phase("verify", tm.received, tm.verified, "signature, audience, policy")...)
+	x.Phases = append(x.Phases, tm.phase("queue", tm.verified, tm.begun, "waited for its turn")...)
 	for i, t := range tried {
+		if i == len(tried)-1 {
+			x.Phases = append(x.Phases, tm.phase("decide", tm.chose, tm.sent, "candidates, path, costs, ticket of the last attempt")...)
+		}
 		if i < len(tm.attempts) {
 			x.Phases = append(x.Phases, tm.attempt(i, t)...)
 		}
-	}
-	if len(tried) > 0 && !tm.chose.IsZero() && !tm.sent.Before(tm.chose) {
-		x.Phases = append(x.Phases, tm.phase("decide", tm.chose, tm.sent.Sub(tm.chose), "candidates, path, costs, ticket of the last attempt"))
 	}
 	x.Phases = x.Phases[:min(len(x.Phases), maxExplainPhases)]
 	if len(tried) > 0 {
@@ -59,7 +58,16 @@ func explain(tm timing, tried []circuit.Tried) *wire.Explain {
 	return x
 }
 
-func (tm timing) phase(name string, start time.Time, took time.Duration, detail string) *wire.Phase {
+// phase gives the phase from start to end, or none where the request did not come
+// that far.
+func (tm timing) phase(name string, start, end time.Time, detail string) []*wire.Phase {
+	if start.IsZero() || end.Before(start) {
+		return nil
+	}
+	return []*wire.Phase{tm.span(name, start, end.Sub(start), detail)}
+}
+
+func (tm timing) span(name string, start time.Time, took time.Duration, detail string) *wire.Phase {
 	return &wire.Phase{Name: name, StartNs: start.Sub(tm.received).Nanoseconds(), TookNs: took.Nanoseconds(), Detail: detail}
 }
 
@@ -71,7 +79,7 @@ func (tm timing) attempt(i int, t circuit.Tried) []*wire.Phase {
 		outcome = t.Code.String() + ": " + t.Cause
 	}
 	name := fmt.Sprintf("attempt %d", i+1)
-	phases := []*wire.Phase{tm.phase(name, start, time.Duration(t.Took), fmt.Sprintf("%s over %v: %s", t.Terminator, t.Path, outcome))}
+	phases := []*wire.Phase{tm.span(name, start, time.Duration(t.Took), fmt.Sprintf("%s over %v: %s", t.Terminator, t.Path, outcome))}
 	for _, r := range t.Routes {
 		detail := "answered"
 		took := r.Answered
@@ -83,7 +91,7 @@ func (tm timing) attempt(i int, t circuit.Tried) []*wire.Phase {
 		case !r.OK:
 			detail = "refused"
 		}
-		phases = append(phases, tm.phase(fmt.Sprintf("%s route %s", name, r.Router), start, took, detail))
+		phases = append(phases, tm.span(fmt.Sprintf("%s route %s", name, r.Router), start, took, detail))
 	}
 	return phases
 }
