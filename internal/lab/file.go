@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -219,8 +221,8 @@ func Parse(b []byte) (f *File, err error) {
 		}
 	}()
 	f = new(File)
-	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(f); err != nil {
-		return nil, errors.New(yaml.FormatError(err, false, false))
+	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict(), yaml.CustomUnmarshaler(readDuration)).Decode(f); err != nil {
+		return nil, readable(err)
 	}
 	f.complete()
 	if err := f.readConfigs(b); err != nil {
@@ -230,6 +232,34 @@ func Parse(b []byte) (f *File, err error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+func readDuration(d *time.Duration, raw []byte) (err error) {
+	text := strings.Trim(strings.TrimSpace(string(raw)), `"'`)
+	if *d, err = time.ParseDuration(text); err != nil {
+		return fmt.Errorf("%q: want a duration such as 43ms", text)
+	}
+	return nil
+}
+
+// readable gives an error of the decoder without the names that Go has for things.
+func readable(err error) error {
+	if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
+		at := wrong.Token.Position
+		return fmt.Errorf("[%d:%d] %q: want %s", at.Line, at.Column, wrong.Token.Value, wanted(wrong.DstType))
+	}
+	return errors.New(yaml.FormatError(err, false, false))
+}
+
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int64:
+		return "a number"
+	default:
+		return "a text"
+	}
 }
 
 // complete adds what a file may leave out: a controller, the identities of
