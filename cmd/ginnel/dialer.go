@@ -44,9 +44,13 @@ func in(t *time.Time) string {
 	return max(0, time.Until(*t)).Round(100*time.Millisecond).String() + " (" + t.Local().Format(time.TimeOnly) + ")"
 }
 
+const dialerListHelp = `Lists the routers that wait for a dial, are being dialed, or came up only just now.
+One that has been connected for longer than fastFailureWindow is left alone, and
+stands in "ginnel router list" alone.`
+
 func newDialerListCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the routers that are dialed or watched", Args: cobra.NoArgs,
+		Use: "list", Short: "List the routers that are dialed or watched", Long: dialerListHelp, Args: cobra.NoArgs,
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
 			all, err := c.ListDials(ctx)
 			if err != nil {

@@ -33,10 +33,48 @@ func newLabCmd() *cobra.Command {
 // labReady bounds how long `lab run` waits for its network.
 const labReady = time.Minute
 
+// labRunHelp holds a file with every list, which is indented by two.
+const labRunHelp = `Runs the network that a file, YAML or JSON, describes: real TLS on real sockets of
+the loopback interface. It is ready when every router is connected, every link up
+and measured, every terminator known, every tunneler answering. Port 0 is allowed
+everywhere; "ginnel lab status" tells the real ones. What is left out has a default.
+
+  network: demo
+  controllers: [{name: c1}]            # config: {...} holds keys of controller.yaml
+  routers:
+    - {name: r1, dial: controller}     # the controller dials it
+    - {name: r2, dial: router}         # it dials the controller
+  links:                               # latency: added round-trip time
+    - {a: r1, b: r2, latency: 5ms, staticCost: 1}
+  identities:
+    - {name: alice, roles: [staff], edgeRouters: [r1]}
+  services:
+    - name: web
+      roles: [internal]
+      intercept: {addresses: [web.internal, "*.web.internal"], ports: ["80", "8000-8010"], protocols: [tcp]}
+      terminators: [{router: r2, address: "tcp:127.0.0.1:8080", cost: 0, precedence: default}]
+    - {name: files, roles: [internal]}
+  hosts:                               # each gets its identity and a bind policy
+    - {identity: bob, service: files, address: "tcp:127.0.0.1:9000"}
+  policies:                            # dial, bind or edge-router
+    - {kind: dial, identities: ["#staff"], services: ["#internal"]}
+  tunnelers:
+    - {identity: alice, dns: "127.0.0.1:5353", zones: [internal], socks: "127.0.0.1:1080",
+       proxy: [{listen: "127.0.0.1:8081", target: "web.internal:80"}]}
+
+SCRIPT of --once runs in this directory with GINNEL_LAB set, by which it and what
+it starts find the lab:
+
+  ginnel lab run net.yaml --once 'ginnel lab kill r2; ginnel lab status'
+
+"ginnel lab identity NAME" names a file for --identity, and --controller
+$GINNEL_LAB/c1 asks controller c1.`
+
 func newLabRunCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run the network that a file describes, until interrupted",
+		Long:  labRunHelp,
 		Args:  cobra.ExactArgs(1),
 	}
 	script := cmd.Flags().String("once", "", "run this shell script when the network is ready, and end with its status")
