@@ -248,6 +248,10 @@ func (n *network) hosts(alice, bob string) {
 	if o := n.refused(1, "no bind policy joins identity bob and service files", "listen", "files", "--identity", bob); o["code"] != "NOT_AUTHORIZED" {
 		n.Errorf("listen without a policy: %v", o)
 	}
+	n.refused(1, "no bind policy joins identity bob and service files", "perf", "server", "--service", "files", "--identity", bob)
+	early := n.start("tunnel", "run", "--host", "files=tcp:127.0.0.1:1", "--identity", bob)
+	early.log.has(`service=files err="NOT_AUTHORIZED: no bind policy joins`)
+	early.stop()
 	n.run("policy", "create", "bob-hosts", "--kind", "bind", "--identity", "@bob", "--service", "@files")
 	hosted := func(want int) {
 		n.await(strconv.Itoa(want)+" hosts of files", func() bool {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/perf"
 	"github.com/ginnel/ginnel/sdk"
 )
@@ -74,6 +75,9 @@ func newPerfServerCmd() *cobra.Command {
 			return err
 		}
 		defer func() { _ = client.Close() }()
+		if err := mayHost(ctx, client, ginnel.ServiceID(*service)); err != nil {
+			return err
+		}
 		opts := sdk.ListenOptions{Backlog: perf.MaxInFlight}
 		if *udp {
 			return servePerfFlows(ctx, cmd, client, *service, opts)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/ginnel/ginnel"
@@ -41,6 +42,14 @@ func (h hostFlag) run(ctx context.Context, client *sdk.Client, forward tunnel.Fo
 	return tunnel.Host(ctx, client, h.service, h.address, sdk.ListenOptions{Check: h.check}, forward)
 }
 
+// warn says so where the identity may not host the service when it begins: it is
+// bound all the same, and dialed as soon as it may.
+func (h hostFlag) warn(ctx context.Context, client *sdk.Client, log *slog.Logger) {
+	if err := mayHost(ctx, client, h.service); err != nil && ctx.Err() == nil {
+		log.Warn("nobody is led to what is hosted", "service", string(h.service), "err", err, "hint", hintsOf(err))
+	}
+}
+
 // runParts runs a tunneler and what it hosts until ctx ends, or one of them does.
 func runParts(ctx context.Context, client *sdk.Client, t *tunnel.Tunnel, hosts []hostFlag, forward tunnel.ForwardConfig) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -58,6 +67,7 @@ func runParts(ctx context.Context, client *sdk.Client, t *tunnel.Tunnel, hosts [
 		start(i+1, func() error {
 			return h.run(ctx, client, forward)
 		})
+		running.Go(func() { h.warn(ctx, client, forward.Log) })
 	}
 	running.Wait()
 	return errors.Join(problems...)
