@@ -53,9 +53,9 @@ func TestContractNamesTests(t *testing.T) {
 	if found < 100 {
 		t.Errorf("only %d tests are named: the search is wrong", found)
 	}
-	for lesson := 1; lesson <= 23; lesson++ {
-		if !regexp.MustCompile(fmt.Sprintf(`\n\| L%d .*TestL%02d_`, lesson, lesson)).Match(text) {
-			t.Errorf("lesson %d has no test of its name", lesson)
+	for sequence := 1; sequence <= 23; sequence++ {
+		if !regexp.MustCompile(fmt.Sprintf(`\n\| L%d .*TestL%02d_`, sequence, sequence)).Match(text) {
+			t.Errorf("sequence L%d has no test of its name", sequence)
 		}
 	}
 }

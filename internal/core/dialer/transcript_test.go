@@ -17,7 +17,7 @@ import (
 	"github.com/ginnel/ginnel"
 )
 
-// TestTranscripts runs the transcripts that are not named after a lesson.
+// TestTranscripts runs the transcripts that are not named after a sequence of docs/ctrl-dialer.md.
 //
 // A transcript starts with "new KEY=VALUE ...", the configuration beside the
 // defaults (dialDelay is 0s here). A "run" block then holds one event a line,
