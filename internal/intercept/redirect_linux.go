@@ -69,6 +69,9 @@ func newRedirect(rules ruleset, own netip.Addr) (*redirect, error) {
 // set makes targets, which must be disjoint, exactly what is redirected.
 func (r *redirect) set(targets []Target) error {
 	if err := r.rules.replace(targets); err != nil {
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
+			err = fmt.Errorf("%w: the kernel lacks one of nft_tproxy, nft_ct and nft_fib", err)
+		}
 		return fmt.Errorf("nftables table %s %s: %w", r.rules.name, tableName, privileges(err))
 	}
 	return r.setFallbacks(targets)
