@@ -13,6 +13,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -61,10 +62,10 @@ func (s *DatagramServer) Serve(ctx context.Context, conn net.PacketConn) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("read datagrams: %w", err)
-		case err != nil:
+		case errors.Is(err, syscall.ECONNREFUSED):
 			continue // what a port that was closed says of an earlier answer
+		case err != nil:
+			return fmt.Errorf("read datagrams: %w", err)
 		}
 		if answer := s.answer(b[:n]); answer != nil {
 			_, _ = conn.WriteTo(answer, from) // who does not get it asks again

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -54,6 +55,27 @@ func losing(dial Dial, n int) Dial {
 	return func(ctx context.Context) (net.Conn, error) {
 		conn, err := dial(ctx)
 		return &every{Conn: conn, n: n}, err
+	}
+}
+
+// torn is a socket that fails once with each error.
+type torn struct {
+	net.PacketConn
+	errs []error
+}
+
+func (s *torn) ReadFrom([]byte) (int, net.Addr, error) {
+	err := s.errs[0]
+	s.errs = s.errs[1:]
+	return 0, nil, err
+}
+
+// A server outlives a program that is gone, and nothing else.
+func TestServeDatagramsEnds(t *testing.T) {
+	broken := errors.New("broken")
+	err := new(DatagramServer).Serve(t.Context(), &torn{errs: []error{syscall.ECONNREFUSED, syscall.ECONNREFUSED, broken}})
+	if !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
 	}
 }
 
