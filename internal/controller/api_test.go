@@ -69,16 +69,10 @@ func (b *testbed) do(c *http.Client, op operation, body any) (status int, text s
 	return resp.StatusCode, string(read)
 }
 
-// TestEveryOperation asks for all that the API's document has, over TLS, as an
-// administrator, as who may only read and as any other identity: each operation is there, and each write, but no read, leaves a line in the audit log.
-func TestEveryOperation(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	log, err := OpenAuditLog(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	writes := map[string]any{ // what they are asked with; nil: nothing
+// writes gives the operations that change something, with what they are asked with;
+// nil: nothing.
+func writes() map[string]any {
+	return map[string]any{
 		"create-router": api.RouterCreate{Router: ginnel.Router{ID: "x"}}, "update-router": api.RouterCreate{Router: ginnel.Router{ID: "x"}}, "delete-router": nil,
 		"create-identity": api.IdentityCreate{Identity: ginnel.Identity{ID: "x"}}, "update-identity": api.IdentityCreate{Identity: ginnel.Identity{ID: "x"}}, "delete-identity": nil,
 		"create-service": ginnel.Service{ID: "x"}, "update-service": ginnel.Service{ID: "x"}, "delete-service": nil,
@@ -90,6 +84,19 @@ func TestEveryOperation(t *testing.T) {
 		"token-router": api.TokenCreate{}, "token-identity": api.TokenCreate{},
 		"delete-circuit": nil, "dialer-redial": nil,
 	}
+}
+
+// TestEveryOperation asks for all that the API's document has, over TLS, as an
+// administrator, as who may only read and as any other identity: each operation is
+// there, and each write, but no read, leaves a line in the audit log.
+func TestEveryOperation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log, err := OpenAuditLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	writes := writes()
 	inTestbed(t, func(t *testing.T, b *testbed) {
 		b.c.audit = log
 		b.router("r1")
