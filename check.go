@@ -26,7 +26,7 @@ type Check struct {
 	// Path that an HTTPCheck gets; empty: /.
 	Path      string   `json:"path,omitempty"`
 	Interval  Duration `json:"interval,omitempty"`  // between two checks; default 10 s
-	Timeout   Duration `json:"timeout,omitempty"`   // of one check; default 2 s
+	Timeout   Duration `json:"timeout,omitempty"`   // of one check; default 2 s, or Interval if that is shorter
 	Failures  int      `json:"failures,omitempty"`  // in a row until it has failed; default 3
 	Successes int      `json:"successes,omitempty"` // in a row until it is well again; default 2
 }
@@ -47,7 +47,7 @@ func (c Check) WithDefaults() Check {
 		}
 	}
 	or(&c.Interval, 10*time.Second)
-	or(&c.Timeout, 2*time.Second)
+	or(&c.Timeout, min(2*time.Second, time.Duration(c.Interval)))
 	if c.Failures == 0 {
 		c.Failures = 3
 	}

@@ -14,6 +14,9 @@ func TestCheck(t *testing.T) {
 	if got := (Check{Kind: HTTPCheck}).WithDefaults(); got != want || got.Validate() != nil {
 		t.Errorf("defaults: %+v, %v", got, got.Validate())
 	}
+	if got := (Check{Kind: TCPCheck, Interval: Duration(time.Second)}).WithDefaults(); got.Timeout != got.Interval || got.Validate() != nil {
+		t.Errorf("a short interval: %+v, %v", got, got.Validate())
+	}
 	for _, tc := range []struct {
 		check Check
 		want  string

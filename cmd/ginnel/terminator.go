@@ -77,7 +77,7 @@ func checkFlags(cmd *cobra.Command) func() (*ginnel.Check, error) {
 	kind := flags.String("check", "", "health check: tcp (connects) or http (GET, status below 400); while it fails the precedence is failed")
 	path := flags.String("check-path", "", "what an http check gets (default /)")
 	interval := flags.Duration("check-interval", 0, "between two checks (default 10s)")
-	timeout := flags.Duration("check-timeout", 0, "of one check (default 2s)")
+	timeout := flags.Duration("check-timeout", 0, "of one check (default 2s, or the interval if that is shorter)")
 	failures := flags.Int("check-failures", 0, "checks in a row that must fail (default 3)")
 	successes := flags.Int("check-successes", 0, "checks in a row that must succeed after that (default 2)")
 	return func() (*ginnel.Check, error) {

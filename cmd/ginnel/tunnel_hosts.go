@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/ginnel/ginnel"
@@ -46,7 +47,7 @@ func (h hostFlag) run(ctx context.Context, client *sdk.Client, forward tunnel.Fo
 // bound all the same, and dialed as soon as it may.
 func (h hostFlag) warn(ctx context.Context, client *sdk.Client, log *slog.Logger) {
 	if err := mayHost(ctx, client, h.service); err != nil && ctx.Err() == nil {
-		log.Warn("nobody is led to what is hosted", "service", string(h.service), "err", err, "hint", hintsOf(err))
+		log.Warn("nobody is led to what is hosted", "service", string(h.service), "err", err, "hint", strings.Join(hintsOf(err), "; "))
 	}
 }
 
