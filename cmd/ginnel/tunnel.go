@@ -128,8 +128,9 @@ func advised(err error, cfg tunnel.Config) error {
 	case errors.Is(err, intercept.ErrAnother):
 		return withHint(err, "one tunneler serves all programs of a host: stop that one first")
 	case resolver && errors.Is(err, syscall.EADDRINUSE):
-		return withHint(err, "another resolver answers at "+cfg.DNS+"; `ss -lunp sport = 53` shows which",
-			"all of 127.0.0.0/8 is this host's: give --dns 127.0.0.2:53, say")
+		_, port, _ := net.SplitHostPort(cfg.DNS)
+		return withHint(err, "another resolver answers at "+cfg.DNS+"; `ss -ltunp sport = "+port+"` shows which",
+			"all of 127.0.0.0/8 is this host's: 127.0.0.2:"+port+" may be free")
 	case resolver && errors.Is(err, syscall.EACCES):
 		return withHint(err, "ports below 1024 take root: give --dns 127.0.0.1:5353, say, or run as root")
 	case resolver && errors.Is(err, syscall.EADDRNOTAVAIL):
@@ -197,12 +198,12 @@ func newTunnelCleanupCmd() *cobra.Command {
 		Short: "Remove what a killed tunneler left in the system",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			resolver, err := hostdns.Cleanup("")
-			if err != nil {
-				return err
-			}
 			removed, err := intercept.Cleanup()
-			if err != nil {
+			if errors.Is(err, intercept.ErrAnother) { // it runs: what it made is in use, resolv.conf too
+				return withHint(err, "it takes away all it made when it ends: interrupt it")
+			}
+			resolver, errDNS := hostdns.Cleanup("")
+			if err := errors.Join(err, errDNS); err != nil {
 				return err
 			}
 			text := fmt.Sprintf("%d routes, rules and tables removed", removed)

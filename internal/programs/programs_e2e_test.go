@@ -339,6 +339,10 @@ tunneler:
 	if !regexp.MustCompile(`gate +yes +yes`).MatchString(got) {
 		t.Errorf("the router with the tunneler is not connected:\n%s", got)
 	}
+	running := h.state()
+	if out, err := h.try("", "ginnel", "tunnel", "cleanup"); err == nil || h.state() != running {
+		t.Errorf("cleanup beside a tunneler that runs: %s%v; state\n%s\nbefore\n%s", out, err, h.state(), running)
+	}
 	router.kill()
 	h.run("ginnel", "tunnel", "cleanup")
 	if got := h.state(); got != before {
