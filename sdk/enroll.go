@@ -9,8 +9,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -104,6 +106,9 @@ func (e *enrolling) over(ctx context.Context, address ginnel.Address) (pki.Ident
 		controller := ginnel.Peer{Role: ginnel.RoleController}
 		conn = tls.Client(outer, pki.EnrollClientConfig(e.old, e.anchor, controller, time.Now))
 		if err := conn.HandshakeContext(ctx); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+				err = errors.New("the router has none now, or lost it: try again")
+			}
 			return pki.Identity{}, fmt.Errorf("controller behind the edge router: %w", err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/sdk"
@@ -75,6 +76,9 @@ func adviseEnroll(token pki.Secret, err error) error {
 	t, bad := pki.ParseToken(token)
 	if bad != nil || len(t.Addresses) == 0 || t.Expired(time.Now()) != nil {
 		return withHint(err, "make a new one where the controller is, once a router is there: ginnel identity token NAME")
+	}
+	if refused, ok := errors.AsType[*ginnel.DialError](err); ok && refused.Code == ginnel.NotAuthenticated {
+		return withHint(err, "a token serves once, and the last one counts; a new one, where the controller is: ginnel identity token "+t.Peer.ID)
 	}
 	if errors.Is(err, pki.ErrExpired) {
 		return withHint(err, "set the clock of this host")

@@ -404,9 +404,11 @@ func (n *network) checks(alice string) {
 // and dials work soon after it is back.
 func (n *network) survivesController(alice string) {
 	c := n.talk(alice)
+	n.keep("elsa.token", "identity", "create", "elsa")
 	n.controller.kill()
 	c.turn()
 	n.refused(1, "connection refused", "service", "list")
+	n.refused(1, "the router has none now", "identity", "enroll", "elsa.token")
 	n.refused(1, "CONTROLLER_UNAVAILABLE", "dial", "echo", "--identity", alice)
 	c.turn()
 	n.startController()

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,10 @@ func (n *network) tokens() {
 	n.write("garbage.token", "garbage\n")
 	n.refused(1, "does not start with", "identity", "enroll", "garbage.token")
 	n.refused(1, "garbage.token: malformed", "router", "init", "--dir", "G", "--token", "garbage.token", "--listen", "127.0.0.1:0")
-	n.refused(1, "NOT_AUTHENTICATED: token was used by another key", "identity", "enroll", "alice.token")
+	used := n.refused(1, "NOT_AUTHENTICATED: token was used by another key", "identity", "enroll", "alice.token")
+	if hint := fmt.Sprint(used["hints"]); !strings.Contains(hint, "ginnel identity token alice") {
+		n.Errorf("hint of a token that was used: %s", hint)
+	}
 	n.refused(1, "router/r1, not of an identity", "identity", "enroll", "r1.token")
 	n.refused(1, "for identity/alice, not for a router", "router", "init", "--dir", "G", "--token", "alice.token")
 	n.keep("late.token", "identity", "create", "late", "--token-life", "1ns")
