@@ -201,7 +201,7 @@ func (f *fabric) begin(ch *channel) {
 		terminators: make(map[ginnel.TerminatorID]*terminatorRow),
 		edges:       make(map[uint64]*edgeRow),
 		endpoints:   make(map[endpointKey]*endpointRow),
-		loads:       loads{make(map[ginnel.LinkID]linkLoad), make(map[ginnel.CircuitID]circuitLoad)},
+		loads:       loads{links: make(map[ginnel.LinkID]linkLoad), circuits: make(map[ginnel.CircuitID]circuitLoad)},
 	}
 }
 

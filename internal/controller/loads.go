@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"maps"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -21,6 +22,17 @@ const loadAge = 12 * time.Second
 type loads struct {
 	links    map[ginnel.LinkID]linkLoad
 	circuits map[ginnel.CircuitID]circuitLoad
+	swept    time.Time // when what is old was dropped
+}
+
+// sweep drops what is not shown any more, now and then.
+func (l *loads) sweep(now time.Time) {
+	if now.Sub(l.swept) < loadAge {
+		return
+	}
+	l.swept = now
+	maps.DeleteFunc(l.links, func(_ ginnel.LinkID, o linkLoad) bool { return now.Sub(o.at) > loadAge })
+	maps.DeleteFunc(l.circuits, func(_ ginnel.CircuitID, o circuitLoad) bool { return now.Sub(o.at) > loadAge })
 }
 
 type linkLoad struct {
@@ -44,16 +56,7 @@ func (f *fabric) setLoads(ch *channel, m *wire.Loads) {
 		return
 	}
 	now := time.Now()
-	for id, l := range s.loads.links {
-		if now.Sub(l.at) > loadAge {
-			delete(s.loads.links, id)
-		}
-	}
-	for id, l := range s.loads.circuits {
-		if now.Sub(l.at) > loadAge {
-			delete(s.loads.circuits, id)
-		}
-	}
+	s.loads.sweep(now)
 	for _, l := range m.GetLinks() {
 		if _, known := s.links[ginnel.LinkID(l.GetId())]; known {
 			s.loads.links[ginnel.LinkID(l.GetId())] = linkLoad{l.GetSent(), l.GetReceived(), float64(min(l.GetBusy(), 1000)) / 1000, now}

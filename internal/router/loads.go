@@ -74,7 +74,7 @@ func (l *loads) tell(all *wire.Loads) {
 	}
 	for _, ch := range l.r.ctrl.all() {
 		for _, page := range pages {
-			if ch.conn.Notify(&wire.Message{Body: &wire.Message_Loads{Loads: page}}) != nil {
+			if ch.conn.Offer(&wire.Message{Body: &wire.Message_Loads{Loads: page}}) != nil {
 				break
 			}
 		}

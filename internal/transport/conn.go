@@ -21,6 +21,7 @@ import (
 // Bounds of what waits on a connection whose peer does not read.
 const (
 	maxControl = 1 << 20 // bytes of control messages
+	maxOffered = 1 << 16 // the same, of which more keep out what may be lost
 	maxProbes  = 4 << 10 // bytes of probes and their answers
 	maxLatest  = 1 << 17 // small frames
 	maxPending = 4096    // requests without an answer

@@ -186,6 +186,45 @@ func TestControlQueueFull(t *testing.T) {
 	})
 }
 
+// What may be lost is refused while much waits, which costs the connection nothing,
+// and what must not be lost still has room.
+func TestOfferLeavesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := pipe.New()
+		a, b := plainPair(t, n, router("r"), controller("c"), wire.ALPNCtrl)
+		stop := run(receiver{message: func(*wire.Message) error { return nil }}, b)
+		defer stop()
+		defer a.Close(nil)
+		n.Silence("r", "c")
+		m := &wire.Message{Body: &wire.Message_RelayData{RelayData: &wire.RelayData{Data: make([]byte, 1024)}}}
+		refused := func() bool {
+			err := a.Offer(m)
+			synctest.Wait()
+			if err != nil && !errors.Is(err, ErrQueueFull) {
+				t.Fatal(err)
+			}
+			return err != nil
+		}
+		for count := 0; !refused(); count++ {
+			if count > 1000 {
+				t.Fatal("it is never refused")
+			}
+		}
+		pass(stuckAfter + time.Millisecond)
+		if !refused() || a.Err() != nil {
+			t.Errorf("offered to a peer that takes nothing: %v", a.Err())
+		}
+		for range 10 {
+			must(t, a.Notify(m))
+		}
+		n.Resume("r", "c")
+		pass(time.Second)
+		if refused() {
+			t.Error("refused when nothing waits")
+		}
+	})
+}
+
 // flaky is a socket that is full at random, and takes only a part at random.
 type flaky struct {
 	conn  net.Conn

@@ -125,6 +125,18 @@ func (c *Conn) Notify(m *wire.Message) error {
 	return c.SendControl(m)
 }
 
+// Offer is Notify for what may be lost: it is not taken while much waits, so that
+// it never keeps out what must not be.
+func (c *Conn) Offer(m *wire.Message) error {
+	c.mu.Lock()
+	full := c.control.bytes > maxOffered
+	c.mu.Unlock()
+	if full {
+		return ErrQueueFull
+	}
+	return c.Notify(m)
+}
+
 // Reply answers the request with id to.
 func (c *Conn) Reply(to uint64, m *wire.Message) error {
 	m.Id, m.ReplyTo = 0, to
