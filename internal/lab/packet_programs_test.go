@@ -205,6 +205,15 @@ policies: [{kind: dial, identities: ["#staff"], services: ["#internal"]}]
 tunnelers: [{identity: alice, proxy: [{listen: "udp:127.0.0.1:0", target: "game.internal:7"}]}]
 `, "UDP", udpEcho(t)), lab.Options{})
 	at := strings.TrimPrefix(w.tunneler("alice").Proxy[0].Listen, "udp:")
+	// A router may be there before it has heard of its terminators.
+	alice := w.client("alice")
+	w.eventually(time.Minute, func() error {
+		conn, err := alice.DialPacket(t.Context(), "game", sdk.DialOptions{})
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
 	var asking sync.WaitGroup
 	for range 4 {
 		asking.Go(func() {
