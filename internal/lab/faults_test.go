@@ -4,6 +4,8 @@
 package lab_test
 
 import (
+	"bytes"
+	"io"
 	"testing"
 	"time"
 
@@ -91,6 +93,35 @@ func TestFirstPathBreaksBeforeItIsUsed(t *testing.T) {
 				t.Errorf("%s: %v", service, err)
 			}
 		})
+	}
+}
+
+// TestPathBreaksBehindBothEnds breaks a path when both streams have ended as far as the
+// host's edge router can see, and the client has read nothing: what stood on the way is
+// lost, and comes by another path.
+func TestPathBreaksBehindBothEnds(t *testing.T) {
+	t.Parallel()
+	w := open(t, diamond, lab.Options{Plain: true})
+	alice := w.clientAt("alice", "r1")
+	for _, service := range []string{"hosted", "echo"} {
+		conn := w.connectOver(alice, service, "r1", "r2", "r4")
+		other := w.connectOver(alice, service, "r1", "r2", "r4")
+		w.must(conn.SetDeadline(time.Now().Add(30 * time.Second)))
+		sent := make([]byte, 60_000) // stands in the first windows of four hops
+		_, _ = stream().Read(sent)
+		if _, err := conn.Write(sent); err != nil {
+			t.Fatal(err)
+		}
+		w.must(conn.CloseWrite())
+		for range 50 { // the answer goes as far as it may meanwhile
+			w.must(echo(other, "tick"))
+		}
+		w.must(w.LinkDown("r2", "r4"))
+		if got, err := io.ReadAll(conn); err != nil || !bytes.Equal(got, sent) {
+			t.Errorf("%s: %d bytes of %d, %v", service, len(got), len(sent), err)
+		}
+		w.must(w.LinkUp("r2", "r4"))
+		w.ready(20 * time.Second)
 	}
 }
 

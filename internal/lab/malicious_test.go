@@ -55,7 +55,7 @@ func TestMaliciousTransit(t *testing.T) {
 	w.must(w.LinkDown("r2", "r4"))
 	w.must(w.LinkUp("r2", "r4"))
 	w.ready(20 * time.Second)
-	alice := w.clientAt("alice", "r1")
+	alice := w.clientOnly("alice", "r1")
 	for _, service := range []string{"echo", "hosted"} {
 		w.dialable(10*time.Second, alice, service)
 		w.attacks(in, false, func() *sdk.Conn { return w.connectOver(alice, service, "r1", "r2", "r4") })

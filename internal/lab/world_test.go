@@ -142,6 +142,23 @@ func (w *world) clientWith(identity, router string, log *slog.Logger) *sdk.Clien
 	return c
 }
 
+// clientOnly gives a client that reaches one edge router and no other.
+func (w *world) clientOnly(identity, router string) *sdk.Client {
+	w.t.Helper()
+	only := ""
+	for _, r := range w.Status().Routers {
+		if r.Name == router {
+			only = ginnel.Address(r.Address).HostPort()
+		}
+	}
+	return w.clientOver(identity, sdk.Options{DialNetwork: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address != only {
+			return nil, net.ErrClosed
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}})
+}
+
 func (w *world) clientOver(identity string, opts sdk.Options) *sdk.Client {
 	w.t.Helper()
 	path, err := w.Identity(identity)

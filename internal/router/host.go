@@ -206,7 +206,7 @@ func (h *hosted) ended(err error) {
 	h.mu.Unlock()
 	h.c.unhost(h)
 	if r != nil {
-		r.end()
+		r.vanish()
 	}
 	code, _ := errors.AsType[*ginnel.DialError](err)
 	h.c.endpoints.hostEnded(h, codeOf(code))

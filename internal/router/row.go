@@ -34,7 +34,8 @@ type row struct {
 	role *rowRole      // what ends of the circuit are here or behind an edge connection; nil: none
 	last atomic.Int64  // ns since circuits.start: when a frame last came; 0: never
 	over atomic.Bool   // the circuit was reset: frames are thrown away
-	done atomic.Bool   // the table was told that the circuit has ended
+	done atomic.Bool   // the table was told that both streams have passed, or that it is gone
+	gone atomic.Bool   // the table was told that nothing of the circuit is left
 	code atomic.Uint32 // why it was reset; 0: it was not
 
 	// Of the table's goroutine.
@@ -98,7 +99,7 @@ func (r *row) take(i int, p *port, b *transport.Batch, h wire.Header, frame []by
 		r.over.Store(true)
 		w.broken(now, b, p, frame)
 		r.ways[1-i].drop(now, b)
-		r.end()
+		r.vanish()
 	case wire.Control, wire.Probe: // not of a circuit
 	default: // of a later version
 	}
@@ -119,7 +120,7 @@ func (r *row) reset(now time.Time, b *transport.Batch, code ginnel.Code, text st
 			return wire.AppendReset(buf, to, code, text)
 		})
 	}
-	r.end()
+	r.vanish()
 }
 
 // expired says why a row went that nobody has ended: nothing came over it for too
@@ -131,10 +132,19 @@ func (r *row) expired() ginnel.Code {
 	return ginnel.ResumeTimeout
 }
 
-// end tells the table, once, that the circuit has ended as far as is seen here.
+// end tells the table, once, that both streams have passed. What has passed here may
+// be lost behind: the ends may still come by another path.
 func (r *row) end() {
 	if !r.done.Swap(true) {
 		r.c.post(stepped{event: label.Ended{Row: r.id}})
+		r.c.post(rowDone{r})
+	}
+}
+
+// vanish tells the table, once, that nothing of the circuit is left.
+func (r *row) vanish() {
+	r.end()
+	if !r.gone.Swap(true) {
 		r.c.post(rowOver{r})
 	}
 }

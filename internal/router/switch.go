@@ -116,6 +116,8 @@ type (
 	firstFrame struct{ row *row }
 	// rowOver says that a row's circuit has ended.
 	rowOver struct{ row *row }
+	// rowDone says that both streams of a circuit have passed over its row.
+	rowDone struct{ row *row }
 	// takenBack says that a row came to nothing.
 	takenBack struct{ row *row }
 	// setUpOver says that a row has no set-up any more.
@@ -132,6 +134,7 @@ func (opened) isCircuitEvent()     {}
 func (closed) isCircuitEvent()     {}
 func (firstFrame) isCircuitEvent() {}
 func (rowOver) isCircuitEvent()    {}
+func (rowDone) isCircuitEvent()    {}
 func (takenBack) isCircuitEvent()  {}
 func (setUpOver) isCircuitEvent()  {}
 func (abandoned) isCircuitEvent()  {}
@@ -233,8 +236,9 @@ func (c *circuits) handle(ev event) {
 		if !ev.row.cleared {
 			c.endpoints.used(ev.row)
 		}
-	case rowOver:
+	case rowDone:
 		c.terms.over(ev.row)
+	case rowOver:
 		c.endpoints.over(ev.row)
 	case takenBack:
 		if !ev.row.cleared {
