@@ -132,11 +132,10 @@ func (r *row) expired() ginnel.Code {
 	return ginnel.ResumeTimeout
 }
 
-// end tells the table, once, that both streams have passed. What has passed here may
-// be lost behind: the ends may still come by another path.
+// end tells the table, once, that both streams have passed. Their last bytes may stand
+// here until a slow reader takes them, or be lost behind and come by another path.
 func (r *row) end() {
 	if !r.done.Swap(true) {
-		r.c.post(stepped{event: label.Ended{Row: r.id}})
 		r.c.post(rowDone{r})
 	}
 }
@@ -145,6 +144,7 @@ func (r *row) end() {
 func (r *row) vanish() {
 	r.end()
 	if !r.gone.Swap(true) {
+		r.c.post(stepped{event: label.Ended{Row: r.id}})
 		r.c.post(rowOver{r})
 	}
 }

@@ -65,8 +65,8 @@ type (
 		Row  RowID
 		Last time.Time
 	}
-	// Ended tells that the circuit is over as far as the router saw: RESET passed,
-	// or EOF in both directions.
+	// Ended tells that the circuit is over as far as the router saw: RESET passed.
+	// Behind EOF in both directions bytes may still stand, and a slow reader.
 	Ended struct{ Row RowID }
 	// Tick tells that the Deadline has come.
 	Tick struct{}
