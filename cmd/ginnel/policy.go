@@ -5,6 +5,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,14 +57,15 @@ func newPolicyCreateCmd() *cobra.Command {
 		panic("BUG: " + err.Error())
 	}
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
-		made, err := c.Policies().Create(ctx, ginnel.Policy{
+		p := ginnel.Policy{
 			ID: ginnel.PolicyID(args[0]), Kind: ginnel.PolicyKind(*kind),
 			Identities: *identities, Services: *services, Routers: *routers, AllOf: *allOf,
-		})
+		}
+		made, err := c.Policies().Create(ctx, p)
 		if err != nil {
 			return err
 		}
-		return said(cmd, made, "policy "+made.ID+" created")
+		return said(cmd, made, "policy "+made.ID+" created"+unmade(ctx, c, p))
 	})
 	return cmd
 }
@@ -98,7 +102,28 @@ func newPolicyUpdateCmd() *cobra.Command {
 		if err := c.Policies().Update(ctx, args[0], p); err != nil {
 			return err
 		}
-		return said(cmd, api.Created{ID: args[0]}, "policy "+args[0]+" updated")
+		return said(cmd, api.Created{ID: args[0]}, "policy "+args[0]+" updated"+unmade(ctx, c, p))
 	})
 	return cmd
+}
+
+// unmade says what a policy names that is not there: it may come later, or be a
+// slip of the pen.
+func unmade(ctx context.Context, c *api.Client, p ginnel.Policy) string {
+	var all strings.Builder
+	note := func(noun string, selectors []string, get func(id string) error) {
+		for _, s := range selectors {
+			id, named := strings.CutPrefix(s, "@")
+			if !named {
+				continue
+			}
+			if p, ok := errors.AsType[*api.Problem](get(id)); ok && p.Kind == ginnel.KindNotFound {
+				fmt.Fprintf(&all, "; there is no %s %s yet", noun, id)
+			}
+		}
+	}
+	note("identity", p.Identities, func(id string) error { _, err := c.Identities().Get(ctx, id); return err })
+	note("service", p.Services, func(id string) error { _, err := c.Services().Get(ctx, id); return err })
+	note("router", p.Routers, func(id string) error { _, err := c.Routers().Get(ctx, id); return err })
+	return all.String()
 }

@@ -22,6 +22,12 @@ func (n *network) refusals(alice, bob string) {
 	n.refused(1, "refers to service nope: not found", "terminator", "create", "nope", "--router", "r1", "--address", "tcp:a:1")
 	n.refused(1, `want "#role"`, "policy", "create", "p", "--kind", "dial", "--identity", "staff", "--service", "#x")
 	n.refused(1, "address already in use", "router", "run", "--dir", "r1")
+	// What may come later is allowed, and told.
+	_, _, stderr := n.try("", "ginnel", "policy", "create", "slip", "--kind", "dial", "--identity", "@alcie", "--identity", "@alice", "--service", "@wbe")
+	if stderr != "ginnel: policy slip created; there is no identity alcie yet; there is no service wbe yet\n" {
+		n.Errorf("a policy that names what is not there: %q", stderr)
+	}
+	n.run("policy", "delete", "slip")
 
 	n.tokens()
 	n.identityFiles(alice, bob)
