@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 
@@ -88,12 +89,17 @@ func (f *tunnelFlags) gateway(text string) error {
 
 // listen takes a value of --listen.
 func (f *tunnelFlags) listen(text string) error {
-	at, target, ok := strings.Cut(text, "=")
-	if !ok {
+	at, target, _ := strings.Cut(text, "=")
+	if !hostPort(strings.TrimPrefix(at, "udp:")) || !hostPort(target) {
 		return errors.New("want HOST:PORT=NAME:PORT or udp:HOST:PORT=NAME:PORT")
 	}
 	f.cfg.Proxies = append(f.cfg.Proxies, tunnel.Proxy{Listen: at, Target: target})
 	return nil
+}
+
+func hostPort(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	return err == nil && port != ""
 }
 
 // host takes a value of --host.
@@ -138,6 +144,10 @@ func (f *tunnelFlags) validate() error {
 	switch {
 	case check != nil && !checked:
 		return usagef("--check: give --host too, whose address is checked")
+	case cfg.DNS != "" && !hostPort(cfg.DNS):
+		return usagef("--dns %s: want HOST:PORT", cfg.DNS)
+	case cfg.SOCKS != "" && !hostPort(cfg.SOCKS):
+		return usagef("--socks %s: want HOST:PORT", cfg.SOCKS)
 	case cfg.HostDNS != "" && cfg.DNS == "":
 		return withHint(usagef("--host-dns: there is no resolver to ask"), "give --dns 127.0.0.1:53 as well")
 	case len(cfg.Gateway) > 0 && !cfg.Intercept:
