@@ -271,10 +271,11 @@ func printSoak(cmd *cobra.Command, done perf.Soaked, records []perf.Record) erro
 }
 
 func writeSoak(w io.Writer, r soakResult) error {
-	text := fmt.Sprintf("%d MB, %d connections, %d datagrams and %d lost; %.2f of a core\n\n%-14s %-12s %10s %10s\n",
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d MB, %d connections, %d datagrams and %d lost; %.2f of a core\n\n%-14s %-12s %10s %10s\n",
 		r.Bytes/1e6, r.Connections, r.Datagrams, r.Lost, r.Cores, "PROCESS", "MEASURE", "2ND THIRD", "LAST THIRD")
 	for _, v := range r.Verdicts {
-		text += fmt.Sprintf("%-14s %-12s %10.1f %10.1f %s\n", v.Process, v.Measure, v.Second, v.Last, v.Unit)
+		fmt.Fprintf(&text, "%-14s %-12s %10.1f %10.1f %s\n", v.Process, v.Measure, v.Second, v.Last, v.Unit)
 	}
-	return writeText(w, text)
+	return writeText(w, text.String())
 }

@@ -131,9 +131,16 @@ func (b perfBench) draw(stderr io.Writer, found perf.Comparison) error {
 	}
 	var panels []perf.Panel
 	for _, p := range []struct{ figure, better string }{
-		{perf.OneUp, "more"}, {perf.OneDown, "more"}, {perf.ManyUp, "more"}, {perf.ManyDown, "more"},
-		{perf.CPUOne, "less"}, {perf.CPUMany, "less"}, {perf.PerSecond, "more"}, {perf.ConnectP50, "less"},
-		{perf.CPUConnect, "less"}, {perf.TripP50, "less"},
+		{perf.OneUp, "more"},
+		{perf.OneDown, "more"},
+		{perf.ManyUp, "more"},
+		{perf.ManyDown, "more"},
+		{perf.CPUOne, "less"},
+		{perf.CPUMany, "less"},
+		{perf.PerSecond, "more"},
+		{perf.ConnectP50, "less"},
+		{perf.CPUConnect, "less"},
+		{perf.TripP50, "less"},
 	} {
 		f := found.Figure(p.figure)
 		panel := perf.Panel{Title: benchTitle(p.figure, b.plan) + " (" + p.better + " is better)", Unit: f.Unit}

@@ -78,7 +78,7 @@ func (b *builtIn) complete() error {
 		}
 	}
 	if err := b.flags.validate(); err != nil {
-		return fmt.Errorf("tunneler: %s", err) // it is not the command that was used wrongly
+		return errors.New("tunneler: " + err.Error()) // it is not the command that was used wrongly
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func TestDocumentIsComplete(t *testing.T) {
 			if op.OperationID == "" {
 				t.Errorf("%s has no name", at)
 			}
-			for _, part := range strings.Split(path, "/") {
+			for part := range strings.SplitSeq(path, "/") {
 				if name := strings.Trim(part, "{}"); name != part && (len(op.Parameters) == 0 || op.Parameters[0].Name != name) {
 					t.Errorf("%s does not tell of %s", at, part)
 				}

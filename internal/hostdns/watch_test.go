@@ -182,7 +182,7 @@ func TestL90_ResolvConfRewrittenThenKilled(t *testing.T) {
 		w.write("nameserver 192.0.2.7\n")
 		w.after(3*time.Second, true, "[192.0.2.7:53]")
 		w.stop() // killed
-		w.Host.watch.Wait()
+		w.watch.Wait()
 		again := open(t, w.path)
 		if got := fmt.Sprint(again.Upstreams()); got != "[192.0.2.7:53]" {
 			t.Errorf("upstreams %s", got)

@@ -252,14 +252,13 @@ func readable(err error) error {
 }
 
 func wanted(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Bool:
+	switch {
+	case t.Kind() == reflect.Bool:
 		return "true or false"
-	case reflect.Int, reflect.Int64:
+	case t.ConvertibleTo(reflect.TypeFor[int64]()):
 		return "a number"
-	default:
-		return "a text"
 	}
+	return "a text"
 }
 
 // complete adds what a file may leave out: a controller, the identities of

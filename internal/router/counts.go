@@ -5,6 +5,7 @@ package router
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/ginnel/ginnel"
@@ -70,9 +71,7 @@ func (ls *links) traffic() (by map[ginnel.LinkID]Traffic, all Traffic) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	by, all = make(map[ginnel.LinkID]Traffic, len(ls.past)), ls.dropped
-	for id, t := range ls.past {
-		by[id] = t
-	}
+	maps.Copy(by, ls.past)
 	for l := range ls.serving {
 		by[l.id] = by[l.id].and(l.port.traffic())
 	}
