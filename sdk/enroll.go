@@ -88,6 +88,12 @@ func (e *enrolling) anywhere(ctx context.Context, addresses []ginnel.Address) (p
 	return pki.Identity{}, all
 }
 
+// hungUp reports whether a connection was ended by the other side, however the
+// system says so.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 // over asks over one address: an edge router's, behind which TLS with the
 // controller begins anew, or a controller's own.
 func (e *enrolling) over(ctx context.Context, address ginnel.Address) (pki.Identity, error) {
@@ -106,7 +112,7 @@ func (e *enrolling) over(ctx context.Context, address ginnel.Address) (pki.Ident
 		controller := ginnel.Peer{Role: ginnel.RoleController}
 		conn = tls.Client(outer, pki.EnrollClientConfig(e.old, e.anchor, controller, time.Now))
 		if err := conn.HandshakeContext(ctx); err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+			if hungUp(err) {
 				err = errors.New("the router has none now, or lost it: try again")
 			}
 			return pki.Identity{}, fmt.Errorf("controller behind the edge router: %w", err)
