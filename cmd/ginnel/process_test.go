@@ -124,8 +124,13 @@ func (p *place) objects(args ...string) []map[string]any {
 	if status != 0 {
 		p.Fatalf("ginnel %q: status %d: %s", args, status, stderr)
 	}
-	var all []map[string]any
-	for line := range strings.Lines(stdout) {
+	return p.lines(stdout)
+}
+
+// lines gives the objects of an answer, one a line.
+func (p *place) lines(answer string) (all []map[string]any) {
+	p.Helper()
+	for line := range strings.Lines(answer) {
 		all = append(all, p.object(line))
 	}
 	return all

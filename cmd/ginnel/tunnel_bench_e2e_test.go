@@ -10,7 +10,8 @@ import "testing"
 // The bench of intercepting measures all that it shows, in a namespace of its own.
 func TestTunnelBench(t *testing.T) {
 	p := newPlace(t)
-	found := p.objects("tunnel", "bench", "--rounds", "1", "--connects", "3", "--duration", "100ms")
+	// A process of its own: it starts others of itself.
+	found := p.lines(p.run("tunnel", "bench", "--rounds", "1", "--connects", "3", "--duration", "100ms", "--json"))
 	if len(found) != 3 {
 		t.Fatalf("got %v", found)
 	}
