@@ -42,7 +42,8 @@ type raw struct {
 	client  bool            // this end dialed
 	bound   record.Bound    // of the handshake
 
-	in *[rawBuffer]byte // of the reading goroutine: what fill gave lies in it; nil: nothing
+	in   *[rawBuffer]byte // of the reading goroutine: what fill gave lies in it; nil: nothing
+	last int              // of the reading goroutine: how much that was
 
 	// mu guards out. It is the innermost lock.
 	mu   sync.Mutex
@@ -86,6 +87,10 @@ func (r *raw) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// fewBytes is up to what length a read tells that nothing more is there: who talks
+// in small messages waits for the answer, which is not held up by one more look.
+const fewBytes = 2 << 10
+
 // fill gives what has come, and waits for it. It is valid until the next call.
 func (r *raw) fill() ([]byte, error) {
 	if r.in != nil {
@@ -95,7 +100,10 @@ func (r *raw) fill() ([]byte, error) {
 	var n int
 	var err error
 	if r.sys != nil {
-		r.in, n, err = r.sys.read(false)
+		err = errWouldBlock
+		if r.last == 0 || r.last > fewBytes {
+			r.in, n, err = r.sys.read(false)
+		}
 		if errors.Is(err, errWouldBlock) {
 			// Not inside the wait: idle may close this very connection, and
 			// closing waits for whoever holds the descriptor.
@@ -107,7 +115,7 @@ func (r *raw) fill() ([]byte, error) {
 		r.in = rawBuffers.Get().(*[rawBuffer]byte)
 		n, err = r.Conn.Read(r.in[:])
 	}
-	if n > 0 {
+	if r.last = n; n > 0 {
 		return r.in[:n], nil
 	}
 	return nil, err
