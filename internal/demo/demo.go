@@ -33,9 +33,9 @@ const (
 )
 
 // LeastSize of a download: its second half must be more than is buffered on the
-// way, 16 MiB at the ends of the circuit and what the sockets hold, or nothing
-// is left to go around the dead router.
-const LeastSize = 64 << 20
+// way, 16 MiB at each hop behind the router that dies and what the sockets hold, or
+// nothing is left to go around it.
+const LeastSize = 128 << 20
 
 // Options says how the demo runs.
 type Options struct {
