@@ -198,15 +198,11 @@ func (n *benchNetwork) startHost(ctx context.Context, server string) error {
 func readRecords(dir string, since time.Time) ([]perf.Record, error) {
 	var records []perf.Record
 	// In the order in which they were started.
-	for i, name := range []string{"controller", "edge router", "egress router", "host", "tunneler"} {
-		kind, _, _ := strings.Cut(name, " ")
-		switch i {
-		case 1, 2:
-			kind = "router"
-		case 3, 4:
-			kind = "tunnel"
-		}
-		f, err := os.Open(filepath.Join(dir, fmt.Sprintf("%02d-%s", i+1, kind))) // 0 is the server
+	for i, p := range [][2]string{
+		{"controller", "controller"}, {"edge router", "router"}, {"egress router", "router"}, {"host", "tunnel"}, {"tunneler", "tunnel"},
+	} {
+		name, command := p[0], p[1]
+		f, err := os.Open(filepath.Join(dir, fmt.Sprintf("%02d-%s", i+1, command))) // 0 is the server
 		if err != nil {
 			return nil, err
 		}

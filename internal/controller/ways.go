@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/ginnel/ginnel"
@@ -96,7 +97,7 @@ func (f *fabric) clientWays() []hint.Way {
 // at when it is free again: what is asked of them does not change.
 func (f *fabric) onWay(w *way) []hint.Circuit {
 	f.mu.Lock()
-	ends := append([]*endpointRow(nil), w.ends...)
+	ends := slices.Clone(w.ends)
 	f.mu.Unlock()
 	all := make([]hint.Circuit, len(ends))
 	for i, e := range ends {

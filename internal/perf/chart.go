@@ -45,12 +45,15 @@ text{font-family:"DejaVu Sans",Verdana,Helvetica,Arial,sans-serif;font-size:12px
 .name{font-size:13px;font-weight:bold;fill:#1b2733}
 .ground{fill:#fff}
 .bar{fill:#9aa7b4}
+.grid{stroke:#e6eaee}
+.line{fill:none;stroke-width:1.6;stroke-linejoin:round}
 .first{fill:#1c6fb8}
 @media (prefers-color-scheme:dark){
 text{fill:#b6c2cf}
 .title,.name{fill:#eef2f6}
 .ground{fill:#0d1117}
 .bar{fill:#56616d}
+.grid{stroke:#2b333c}
 .first{fill:#58a6ff}
 }
 </style>
@@ -62,7 +65,6 @@ func WriteChart(w io.Writer, title, first string, panels []Panel) error {
 	if len(panels) == 0 {
 		return errors.New("a chart of nothing")
 	}
-	var c chart
 	rows := (len(panels) + 1) / 2
 	height := chartTop
 	var tops []int
@@ -74,23 +76,35 @@ func WriteChart(w io.Writer, title, first string, panels []Panel) error {
 		}
 		height += panelHead + bars*barStep + panelGap
 	}
+	c := newChart(title, height)
+	for i, p := range panels {
+		c.panel(p, first, chartMargin+i%2*chartColumn, tops[i/2])
+	}
+	return c.end(w)
+}
+
+// chart is a drawing in progress.
+type chart struct{ strings.Builder }
+
+// newChart begins one of that height.
+func newChart(title string, height int) *chart {
+	c := new(chart)
 	c.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n",
 		chartWidth, height, chartWidth, height)
 	c.printf("<title>%s</title>\n%s", html.EscapeString(title), chartStyle)
 	c.printf(`<rect class="ground" width="%d" height="%d"/>`+"\n", chartWidth, height)
 	c.text("title", chartMargin, 34, "start", title)
-	for i, p := range panels {
-		c.panel(p, first, chartMargin+i%2*chartColumn, tops[i/2])
-	}
+	return c
+}
+
+// end completes it and writes it.
+func (c *chart) end(w io.Writer) error {
 	c.printf("</svg>\n")
 	if _, err := io.WriteString(w, c.String()); err != nil {
 		return fmt.Errorf("write chart: %w", err)
 	}
 	return nil
 }
-
-// chart is a drawing in progress.
-type chart struct{ strings.Builder }
 
 func (c *chart) printf(format string, args ...any) { fmt.Fprintf(&c.Builder, format, args...) }
 

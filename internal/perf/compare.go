@@ -59,8 +59,8 @@ const (
 	MemoryClient     = "memory_client"     // of a circuit, at the router of its client
 	MemoryRow        = "memory_row"        // at one that it passes
 	MemoryEnd        = "memory_end"        // at one where it ends
-	AfterKill        = "after_kill"        // of a router, until dials avoid it
-	AfterSilentLink  = "after_silent_link" // the same
+	AfterKill        = "after_kill"        // of a router, until no path leads over it and it counts as gone
+	AfterSilentLink  = "after_silent_link" // of a router that was halted, until no path leads over it
 	AfterSilentCtrl  = "after_silent_ctrl" // until the router counts as gone
 	DemoStart        = "demo_start"        // until its first byte by name
 )

@@ -339,7 +339,7 @@ func (s *sending) flood(ctx context.Context, f Flood, start time.Time) error {
 		default:
 		}
 		if f.Rate > 0 && float64(s.sent) >= now.Sub(start).Seconds()*float64(f.Rate) {
-			time.Sleep(time.Millisecond) // then as many as have become due
+			pause(ctx, time.Millisecond) // then as many as have become due
 			continue
 		}
 		_, _ = s.conn.Write(s.packet) // if it is not taken it does not arrive

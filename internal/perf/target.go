@@ -82,8 +82,8 @@ func targets() []target {
 		most("memory of the controller, idle", 90, "MiB", own(MemoryController)),
 		most("memory of an idle circuit, where it passes", 1, "KiB", own(MemoryRow)),
 		most("memory of an idle circuit, where it ends", 48, "KiB", own(MemoryEnd)),
-		most("a router was killed, until dials avoid it", 1000, "ms", own(AfterKill)),
-		most("a link went silent, until dials avoid it", 4000, "ms", own(AfterSilentLink)),
+		most("a router was killed, until no path leads over it", 1000, "ms", own(AfterKill)),
+		most("a link went silent, until no path leads over it", 4000, "ms", own(AfterSilentLink)),
 		most("a router went silent to its controller, until it counts as gone", 16000, "ms", own(AfterSilentCtrl)),
 		most("demo, until its first byte by name", 5000, "ms", own(DemoStart)),
 	}

@@ -83,19 +83,21 @@ func open(s *wire.Signed, domain string, ca *x509.Certificate, now time.Time, by
 
 // OpenInto is Open, and decodes the payload into m.
 func OpenInto(s *wire.Signed, domain string, ca *x509.Certificate, now time.Time, m proto.Message, roles ...ginnel.Role) (Signer, error) {
-	return openInto(s, domain, ca, now, nil, m, roles)
-}
-
-// openInto is OpenInto of what by sent, as for open.
-func openInto(s *wire.Signed, domain string, ca *x509.Certificate, now time.Time, by *x509.Certificate, m proto.Message, roles []ginnel.Role) (Signer, error) {
-	signer, payload, err := open(s, domain, ca, now, by, roles)
+	signer, payload, err := Open(s, domain, ca, now, roles...)
+	if err == nil {
+		err = decode(payload, domain, m)
+	}
 	if err != nil {
 		return Signer{}, err
 	}
-	if err := proto.Unmarshal(payload, m); err != nil {
-		return Signer{}, fmt.Errorf("%w: payload of %s: %w", ErrMalformed, domain, err)
-	}
 	return signer, nil
+}
+
+func decode(payload []byte, domain string, m proto.Message) error {
+	if err := proto.Unmarshal(payload, m); err != nil {
+		return fmt.Errorf("%w: payload of %s: %w", ErrMalformed, domain, err)
+	}
+	return nil
 }
 
 func checkBounds(s *wire.Signed, domain string) error {

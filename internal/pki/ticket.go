@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/wire"
 )
@@ -44,7 +42,11 @@ func OpenTicket(s *wire.Signed, ca *x509.Certificate, now time.Time) (*wire.Tick
 // is taken without looking at its signature: the connection says who made it.
 func OpenTicketFrom(s *wire.Signed, ca *x509.Certificate, now time.Time, by *x509.Certificate) (*wire.Ticket, error) {
 	t := new(wire.Ticket)
-	if _, err := openInto(s, wire.DomainTicket, ca, now, by, t, []ginnel.Role{ginnel.RoleController}); err != nil {
+	_, payload, err := open(s, wire.DomainTicket, ca, now, by, []ginnel.Role{ginnel.RoleController})
+	if err == nil {
+		err = decode(payload, wire.DomainTicket, t)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if t.GetVersion() != TicketVersion {
@@ -61,8 +63,8 @@ func ReopenTicket(s *wire.Signed, ca *x509.Certificate) (*wire.Ticket, error) {
 	if len(s.GetPayload()) > maxPayload {
 		return nil, fmt.Errorf("%w: envelope of %s is too large", ErrMalformed, wire.DomainTicket)
 	}
-	if err := proto.Unmarshal(s.GetPayload(), t); err != nil {
-		return nil, fmt.Errorf("%w: payload of %s: %w", ErrMalformed, wire.DomainTicket, err)
+	if err := decode(s.GetPayload(), wire.DomainTicket, t); err != nil {
+		return nil, err
 	}
 	t, err := OpenTicket(s, ca, time.Unix(0, t.GetIssued()))
 	if err == nil {
