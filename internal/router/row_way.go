@@ -33,8 +33,8 @@ type way struct {
 	in, out *port // nil: there is no connection
 	window  flow.Window
 	credit  flow.Credit
-	line    flow.Backlog[*held]
-	queue   *transport.Queue // of out
+	line    *flow.Backlog[*held] // nil: nothing has waited yet, as in most rows
+	queue   *transport.Queue     // of out; nil likewise
 	watched *transport.Queue // the queue that a goroutine watches; nil: none
 	sent    int32            // DATA bytes given to queue and not known to have left it
 	started bool             // START has passed
@@ -73,10 +73,7 @@ func (w *way) data(now time.Time, b *transport.Batch, p *port, frame []byte, n i
 // forward gives a frame to the connection.
 func (w *way) forward(now time.Time, b *transport.Batch, frame []byte, n int) {
 	wire.PutLabel(frame, w.send)
-	waiting, err := w.queue.Send(b, frame)
-	if err != nil { // the connection has ended, and the table hears of it
-		waiting = 0
-	}
+	waiting := w.put(b, frame)
 	w.sent += int32(n)
 	w.settle(now, b, waiting)
 	if w.sent > 0 && w.watched != w.queue {
@@ -84,6 +81,22 @@ func (w *way) forward(now time.Time, b *transport.Batch, frame []byte, n int) {
 		q, limit := w.queue, int(w.sent/2)+1
 		w.row.c.r.running.Go(func() { w.watch(q, limit) })
 	}
+}
+
+// put gives a frame to the connection and tells how many bytes wait there now. A
+// connection that has ended takes none; the table hears of that.
+func (w *way) put(b *transport.Batch, frame []byte) (waiting int) {
+	if w.queue == nil {
+		if w.out.conn.TryData(b, frame) {
+			return 0
+		}
+		w.queue = w.out.conn.NewQueue()
+	}
+	waiting, err := w.queue.Send(b, frame)
+	if err != nil {
+		return 0
+	}
+	return waiting
 }
 
 // watch counts what leaves a queue, until it is empty. It is a goroutine that
@@ -140,8 +153,16 @@ func (w *way) answerBroken(b *transport.Batch) {
 func (w *way) hold(frame []byte, n int) {
 	payload := frame[wire.HeaderSize:]
 	if !w.line.Extend(n, func(h *held) bool { return h.grow(payload) }) {
-		w.line.Put(flow.Data, n, hold(frame), nil)
+		w.wait(flow.Data, n, frame)
 	}
+}
+
+// wait lets a frame stand last in line.
+func (w *way) wait(kind flow.Kind, n int, frame []byte) {
+	if w.line == nil {
+		w.line = new(flow.Backlog[*held])
+	}
+	w.line.Put(kind, n, hold(frame), nil)
 }
 
 // raise takes a CREDIT frame that p, at the far side, has brought.
@@ -190,7 +211,7 @@ func (w *way) ordered(now time.Time, b *transport.Batch, kind flow.Kind, frame [
 		w.forward(now, b, frame, 0)
 		return
 	}
-	w.line.Put(kind, 0, hold(frame), nil)
+	w.wait(kind, 0, frame)
 }
 
 // resume passes RESUME on; what stands before it is void.
@@ -297,9 +318,6 @@ func (w *way) into(now time.Time, p *port) {
 	}
 	w.void(now, nil)
 	w.out, w.queue, w.watched = p, nil, nil
-	if p != nil {
-		w.queue = p.conn.NewQueue()
-	}
 	w.credit.Restart()
 }
 

@@ -143,9 +143,6 @@ func (c *circuits) open(now time.Time, r *row, ends [2]label.Entry) *ginnel.Dial
 		w := &ways[i]
 		w.row, w.back, w.send = r, uint32(from.Send), uint32(to.Send)
 		w.in, w.out = c.ports[from.Conn], c.ports[to.Conn]
-		if w.out != nil {
-			w.queue = w.out.conn.NewQueue()
-		}
 		if err := w.window.Open(now, c.budget, 0); err != nil {
 			ways[0].window.Close()
 			busy := ginnel.Errorf(ginnel.Busy, "router %s has no memory for another circuit", c.r.id)

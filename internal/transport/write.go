@@ -26,6 +26,18 @@ func (c *Conn) SendData(b *Batch, q *Queue, frame []byte) error {
 	return c.sendDataLocked(b, q, frame)
 }
 
+// TryData is SendData for a circuit of which nothing waits; false, and nothing is
+// sent, when the frame would have to. That may change at once.
+func (c *Conn) TryData(b *Batch, frame []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy {
+		return false
+	}
+	_ = c.sendDataLocked(b, nil, frame) // the connection keeps the error
+	return true
+}
+
 func (c *Conn) sendDataLocked(b *Batch, q *Queue, frame []byte) error {
 	switch {
 	case c.err != nil:

@@ -10,12 +10,13 @@ import "slices"
 // what must not overtake each other stands in line, the rest goes before, at most
 // one of each kind; PATH_BROKEN and RESUME throw away what is made void by them.
 // T is whatever the router keeps of a frame. What bounds the bytes is the Window
-// of the hop that they came by. The zero value is empty. Not safe for concurrent use.
+// of the hop that they came by. The zero value is empty; so is nil, which Put
+// and Next do not take. Not safe for concurrent use.
 type Backlog[T any] struct {
 	line  []waiting[T]
 	ahead []waiting[T]
-	first int32 // of line; what stands before it is taken
-	bytes int32 // less than a Window: small, for a router has two backlogs a circuit
+	first int // of line; what stands before it is taken
+	bytes int
 }
 
 type waiting[T any] struct {
@@ -28,10 +29,15 @@ type waiting[T any] struct {
 func (k Kind) inLine() bool { return k == Start || k == Resume || k == Data || k == EOF }
 
 // Empty reports whether nothing waits: only then may a frame go past the backlog.
-func (b *Backlog[T]) Empty() bool { return int(b.first) == len(b.line) && len(b.ahead) == 0 }
+func (b *Backlog[T]) Empty() bool { return b == nil || b.first == len(b.line) && len(b.ahead) == 0 }
 
 // Bytes gives the DATA bytes that wait.
-func (b *Backlog[T]) Bytes() int { return int(b.bytes) }
+func (b *Backlog[T]) Bytes() int {
+	if b == nil {
+		return 0
+	}
+	return b.bytes
+}
 
 // Put adds a frame; n is the payload of DATA, 0 for others. drop is called for each
 // frame that is thrown away, and its n bytes count as consumed. It is not needed
@@ -43,7 +49,7 @@ func (b *Backlog[T]) Put(kind Kind, n int, item T, drop func(item T, n int)) {
 	}
 	if kind.inLine() {
 		b.line = append(b.line, w)
-		b.bytes += int32(n)
+		b.bytes += n
 		return
 	}
 	b.ahead = slices.DeleteFunc(b.ahead, func(old waiting[T]) bool {
@@ -60,12 +66,15 @@ func (b *Backlog[T]) Put(kind Kind, n int, item T, drop func(item T, n int)) {
 // DATA and grow takes them: many small frames need not stand one by one. It
 // reports false, and nothing changes, otherwise.
 func (b *Backlog[T]) Extend(n int, grow func(item T) bool) bool {
+	if b == nil {
+		return false
+	}
 	last := len(b.line) - 1
-	if last < int(b.first) || b.line[last].kind != Data || !grow(b.line[last].item) {
+	if last < b.first || b.line[last].kind != Data || !grow(b.line[last].item) {
 		return false
 	}
 	b.line[last].n += n
-	b.bytes += int32(n)
+	b.bytes += n
 	return true
 }
 
@@ -76,13 +85,13 @@ func (b *Backlog[T]) Next(c *Credit) (item T, n int, ok bool) {
 		b.ahead = slices.Delete(b.ahead, 0, 1)
 		return w.item, 0, true
 	}
-	if int(b.first) == len(b.line) || !c.Spend(b.line[b.first].n) {
+	if b.first == len(b.line) || !c.Spend(b.line[b.first].n) {
 		return item, 0, false
 	}
 	w := b.line[b.first]
 	b.line[b.first] = waiting[T]{}
 	b.first++
-	b.bytes -= int32(w.n)
+	b.bytes -= w.n
 	b.compact()
 	return w.item, w.n, true
 }
@@ -92,7 +101,7 @@ const keepLine = 64
 
 // compact forgets what is taken out.
 func (b *Backlog[T]) compact() {
-	taken := int(b.first)
+	taken := b.first
 	switch {
 	case taken == len(b.line) && cap(b.line) > keepLine:
 		b.line, b.first = nil, 0
@@ -103,6 +112,9 @@ func (b *Backlog[T]) compact() {
 
 // Clear throws everything away: the connection to that side is gone.
 func (b *Backlog[T]) Clear(drop func(item T, n int)) {
+	if b == nil {
+		return
+	}
 	b.void(drop)
 	for _, w := range b.ahead {
 		drop(w.item, 0)
