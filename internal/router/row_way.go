@@ -35,10 +35,10 @@ type way struct {
 	credit  flow.Credit
 	line    *flow.Backlog[*held] // nil: nothing has waited yet, as in most rows
 	queue   *transport.Queue     // of out; nil likewise
-	watched *transport.Queue // the queue that a goroutine watches; nil: none
-	sent    int32            // DATA bytes given to queue and not known to have left it
-	started bool             // START has passed
-	ended   bool             // EOF has passed
+	watched *transport.Queue     // the queue that a goroutine watches; nil: none
+	sent    int32                // DATA bytes given to queue and not known to have left it
+	started bool                 // START has passed
+	ended   bool                 // EOF has passed
 	closed  bool
 	total   uint64 // DATA bytes taken
 	scratch [2 * wire.HeaderSize]byte
