@@ -203,7 +203,7 @@ func newControllerRunCmd() *cobra.Command {
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
-		defer ballast()()
+		defer footprint(log)()
 		r := reloader{load: load, level: level, log: log, hangups: hangups}
 		return runController(cmd.Context(), *dir, cfg, log, r.run)
 	}

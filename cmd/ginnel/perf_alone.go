@@ -26,6 +26,8 @@ const (
 	maxIdle = 10_000
 	// idleMemory is what an SDK needs for so many.
 	idleMemory = 1 << 30
+	// settled is after what time a process is as it stays while nothing is to be done.
+	settled = startTime + 5*time.Second
 )
 
 // alone measures what the network needs by itself, and how soon it sees what broke,
@@ -59,6 +61,11 @@ func (b perfBench) alone(ctx context.Context, stderr io.Writer, found *perf.Comp
 
 // idle measures what is needed while nothing is to be done.
 func (n *benchNetwork) idle(b perfBench, client *sdk.Client, stderr io.Writer, found *perf.Comparison) error {
+	select {
+	case <-time.After(settled):
+	case <-n.fleet.ctx.Done():
+		return n.fleet.ctx.Err()
+	}
 	for _, m := range []struct{ process, figure string }{
 		{perfController, perf.MemoryController}, {perfEdge, perf.MemoryRouter},
 	} {

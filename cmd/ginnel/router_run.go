@@ -173,7 +173,7 @@ func newRouterRunCmd() *cobra.Command {
 			return usagef("give --dir")
 		}
 		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
-		defer ballast()()
+		defer footprint(log)()
 		return runRouter(cmd.Context(), *dir, *metrics, log)
 	}
 	return cmd

@@ -69,7 +69,7 @@ func newTunnelRunCmd() *cobra.Command {
 			return err
 		}
 		defer t.close()
-		defer ballast()()
+		defer footprint(log)()
 		if err := said(cmd, t.started(), t.line()); err != nil {
 			return errors.Join(err, t.tunnel.Close())
 		}
