@@ -295,5 +295,8 @@ func newBatch() endpoint.Batch { return new(transport.Batch) }
 // Drop forgets what waits.
 func (h *hop) Drop() { h.queue.Drop() }
 
+// Stalled is for those who count.
+func (*hop) Stalled() {}
+
 // RTT gives the connection's round trip, without queues.
 func (h *hop) RTT() time.Duration { return h.edge.conn.Distance() }

@@ -93,6 +93,7 @@ func newHop(label uint32) *hop {
 func (h *hop) Label() uint32                 { return h.label }
 func (h *hop) RTT() time.Duration            { return time.Millisecond }
 func (h *hop) Drop()                         {}
+func (h *hop) Stalled()                      {}
 func (h *hop) Urgent(_ Batch, frame []byte)  { h.put(frame) }
 func (h *hop) Ordered(_ Batch, frame []byte) { h.put(frame) }
 

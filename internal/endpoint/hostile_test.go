@@ -27,6 +27,7 @@ func (deaf) RTT() time.Duration    { return 0 }
 func (deaf) Urgent(Batch, []byte)  {}
 func (deaf) Ordered(Batch, []byte) {}
 func (deaf) Drop()                 {}
+func (deaf) Stalled()              {}
 
 // counted counts the slabs that are out.
 type counted struct {

@@ -195,6 +195,10 @@ func (s *Stream) pump(now time.Time) {
 		}
 		s.send(fr)
 	}
+	if n := s.flow.Stalls(); n != s.stalls {
+		s.stalls = n
+		s.hop.Stalled()
+	}
 	if s.closing && !s.resting && s.flow.Delivered() && !s.flow.Done() {
 		// All that was written has arrived, and nobody reads the rest.
 		s.flow.Reset(ginnel.PeerReset, "closed")

@@ -30,6 +30,8 @@ type Hop interface {
 	Urgent(b Batch, frame []byte)
 	// Drop throws away what Ordered has queued and not sent.
 	Drop()
+	// Stalled tells that what is to be sent has begun to wait for credit.
+	Stalled()
 	// RTT of the connection, without queues on it; 0: unknown.
 	RTT() time.Duration
 }
@@ -106,6 +108,7 @@ type Stream struct {
 	earlyOut []byte // written while early
 	err      error
 	want     flow.Want
+	stalls   uint32 // of flow, as hops were told
 
 	flown   bool // flight is closed
 	shaken  bool // the handshake is over: deadlines hold from then on

@@ -88,6 +88,9 @@ func TestCountsOfStallsAndResumes(t *testing.T) {
 		if c.Links[1].Stalls == 0 || c.All.Stalls < c.Links[1].Stalls {
 			t.Errorf("got %+v though the server did not read", c)
 		}
+		if c := f.routers["r3"].Counts(); c.Links[0].Stalls == 0 {
+			t.Errorf("got %+v where the circuit ends, though all came back at once", c)
+		}
 	})
 }
 

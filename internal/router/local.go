@@ -170,6 +170,13 @@ func (h *hop) Drop() {
 	}
 }
 
+// Stalled counts a wait for credit.
+func (h *hop) Stalled() {
+	if o := h.out.Load(); o != nil {
+		o.port.stalls.Add(1)
+	}
+}
+
 // newBatch gathers what goes to a hop.
 func newBatch() endpoint.Batch { return new(transport.Batch) }
 

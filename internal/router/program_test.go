@@ -133,6 +133,7 @@ func (h *programHop) Ordered(_ endpoint.Batch, frame []byte) {
 }
 func (h *programHop) Urgent(_ endpoint.Batch, frame []byte) { _ = h.conn.SendFrame(nil, frame) }
 func (h *programHop) Drop()                                 { h.queue.Drop() }
+func (*programHop) Stalled()                                {}
 func (h *programHop) RTT() time.Duration                    { return time.Duration(h.p.rtt.Load()) }
 
 // call is a circuit as its client has it.

@@ -109,6 +109,8 @@ type Flow struct {
 	out     retained
 	credit  Credit
 	read    uint64 // highest ACK: what the reader has; RESUME may free more than that
+	stalled bool   // what is next waits for credit
+	stalls  uint32 // how often that began
 	ending  bool   // no more Append: EOF follows the last byte
 	eofSent bool   // EOF was sent on this path
 	eofAck  bool   // and is acknowledged
@@ -281,5 +283,8 @@ func (f *Flow) Wants() Want { return f.want }
 func (f *Flow) Retained() int { return int(f.out.end - f.out.base) }
 
 // Delivered reports whether the outgoing stream has ended and the other end has
+// Stalls gives how often what was to be sent began to wait for credit.
+func (f *Flow) Stalls() uint32 { return f.stalls }
+
 // acknowledged all of it.
 func (f *Flow) Delivered() bool { return f.eofAck }

@@ -33,8 +33,10 @@ func (f *Flow) next() (Frame, bool) {
 	}
 	if raw, n := f.out.peek(); n > 0 {
 		if !f.credit.Spend(n) {
+			f.stall()
 			return Frame{}, false
 		}
+		f.stalled = false
 		f.out.advance()
 		return Frame{Kind: Data, Raw: raw}, true
 	}
@@ -43,6 +45,14 @@ func (f *Flow) next() (Frame, bool) {
 		return Frame{Kind: EOF}, true
 	}
 	return Frame{}, false
+}
+
+// stall counts the beginning of a wait for credit.
+func (f *Flow) stall() {
+	if !f.stalled {
+		f.stalled = true
+		f.stalls++
+	}
 }
 
 // nextDue gives a frame that needs no credit. A broken path still has a first
