@@ -258,7 +258,9 @@ func (s *Stream) send(fr flow.Frame) {
 		s.hop.Urgent(s.batch, b)
 	case flow.KeepAlive:
 		s.hop.Urgent(s.batch, wire.AppendFrame(b, label, wire.KeepAlive, 0, nil))
-	case flow.PathBroken, flow.PathMended: // of routers
+	case flow.PathBroken:
+		s.hop.Urgent(s.batch, wire.AppendFrame(b, label, wire.PathBroken, 0, nil))
+	case flow.PathMended: // of routers
 	}
 }
 

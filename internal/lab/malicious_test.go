@@ -35,7 +35,7 @@ func TestMaliciousEdge(t *testing.T) {
 
 // TestMaliciousTransit is the same by a router in the middle of a path, for circuits
 // to a router and to an SDK, with real routers on both sides of it. A path that it
-// says is broken is replaced by one around it.
+// says is broken, to whomever, is replaced by one around it.
 func TestMaliciousTransit(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -59,7 +59,9 @@ func TestMaliciousTransit(t *testing.T) {
 	for _, service := range []string{"echo", "hosted"} {
 		w.dialable(10*time.Second, alice, service)
 		w.attacks(in, false, func() *sdk.Conn { return w.connectOver(alice, service, "r1", "r2", "r4") })
-		w.breaks(in, w.connectOver(alice, service, "r1", "r2", "r4"))
+		for _, told := range [][2]bool{{true, true}, {true, false}, {false, true}} {
+			w.breaks(in, w.connectOver(alice, service, "r1", "r2", "r4"), told[0], told[1])
+		}
 	}
 }
 
@@ -175,12 +177,12 @@ func (w *world) attack(in *compromised, a attack, toClient, toVictim bool, conn 
 	}
 }
 
-// breaks lets the router say to both sides of a whole path that it is broken, in the
-// middle of a transfer: every byte arrives all the same, over another path. What is said
-// to one side only is a silence.
-func (w *world) breaks(in *compromised, conn *sdk.Conn) {
+// breaks lets the router say to both sides of a whole path, or to one of them, that it is
+// broken, in the middle of a transfer: every byte arrives all the same, over another path.
+func (w *world) breaks(in *compromised, conn *sdk.Conn, toHost, toClient bool) {
 	w.t.Helper()
 	var mu sync.Mutex
+	told := map[bool]bool{true: toHost, false: toClient} // by whether the victim is meant
 	labels, said := map[bool]uint32{}, 0
 	undo := in.does(mischief{frame: func(to bool, h wire.Header, f []byte) [][]byte {
 		mu.Lock()
@@ -195,13 +197,20 @@ func (w *world) breaks(in *compromised, conn *sdk.Conn) {
 			other = in.up
 		}
 		in.mu.Unlock()
-		_ = other.SendFrame(nil, wire.AppendFrame(nil, labels[!to], wire.PathBroken, 0, nil))
-		return [][]byte{wire.AppendFrame(nil, h.Label, wire.PathBroken, 0, nil)}
+		if told[!to] {
+			_ = other.SendFrame(nil, wire.AppendFrame(nil, labels[!to], wire.PathBroken, 0, nil))
+		}
+		if told[to] {
+			return [][]byte{wire.AppendFrame(nil, h.Label, wire.PathBroken, 0, nil)}
+		}
+		return [][]byte{f}
 	}})
 	defer undo()
-	if _, err := transfer(conn, 1<<20, func() error { return nil }); err != nil {
-		w.t.Errorf("a path that is said to be broken: %v", err)
-	}
+	w.took(5*time.Second, "a transfer over a path that is said to be broken", func() {
+		if _, err := transfer(conn, 1<<20, func() error { return nil }); err != nil {
+			w.t.Errorf("a path that is said to be broken, to the host %v, to the client %v: %v", toHost, toClient, err)
+		}
+	})
 	if mu.Lock(); said < 20 {
 		w.t.Errorf("only %d frames came", said)
 	}

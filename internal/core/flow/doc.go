@@ -39,6 +39,10 @@
 //     queued before them in their direction; PATH_BROKEN a waiting PATH_MENDED, too.
 //     The bytes thrown away count as consumed for the hop's credit.
 //
+// What only the host has heard nobody would mend: only the client asks for a path. So
+// a host that has waited 3 s for it, and whose own connection stands, says PATH_BROKEN
+// to it, and again every 3 s.
+//
 // A client numbers the RESUMEs of a generation, and the host's answer repeats the
 // number, so that the answer to an earlier one, still on its way when the path
 // broke again, is told apart. The number travels in the flags of the frame.

@@ -86,6 +86,7 @@ const (
 	dueGrant
 	dueAck
 	dueKeepAlive
+	dueBroken
 )
 
 // Flow is one end of a circuit. See the package comment for its states.
@@ -108,9 +109,9 @@ type Flow struct {
 
 	out     retained
 	credit  Credit
-	read    uint64 // highest ACK: what the reader has; RESUME may free more than that
 	stalled bool   // what is next waits for credit
 	stalls  uint32 // how often that began
+	read    uint64 // highest ACK: what the reader has; RESUME may free more than that
 	ending  bool   // no more Append: EOF follows the last byte
 	eofSent bool   // EOF was sent on this path
 	eofAck  bool   // and is acknowledged
@@ -282,9 +283,9 @@ func (f *Flow) Wants() Want { return f.want }
 // Retained gives the bytes kept because they are not acknowledged.
 func (f *Flow) Retained() int { return int(f.out.end - f.out.base) }
 
-// Delivered reports whether the outgoing stream has ended and the other end has
 // Stalls gives how often what was to be sent began to wait for credit.
 func (f *Flow) Stalls() uint32 { return f.stalls }
 
+// Delivered reports whether the outgoing stream has ended and the other end has
 // acknowledged all of it.
 func (f *Flow) Delivered() bool { return f.eofAck }

@@ -16,7 +16,7 @@ const (
 // Kind is what a frame of a circuit says.
 type Kind uint8
 
-// The kinds that an endpoint sends, and the two that routers send.
+// The kinds. PathBroken routers send, too, and PathMended only they.
 const (
 	Start      Kind = iota // the client uses the path
 	Resume                 // Offset bytes received so far; Number matches answer to question
@@ -26,7 +26,7 @@ const (
 	Data                   // Payload goes on in the stream
 	EOF                    // nothing more in this direction
 	KeepAlive              // the idle path is in use
-	PathBroken             // a hop is gone; never from Next
+	PathBroken             // a hop is gone; from Next: says a host that waits for its client
 	PathMended             // it is back; never from Next
 )
 

@@ -12,6 +12,7 @@ import (
 
 func (f *Flow) enterReady() {
 	f.state, f.want = ready, WantNothing
+	f.due &^= dueBroken
 	f.since, f.wantAt = time.Time{}, time.Time{}
 }
 
@@ -44,6 +45,9 @@ func (f *Flow) OnConnLost(now time.Time, generation uint32) {
 	if generation != f.generation || f.state == closed {
 		return
 	}
+	if !f.detached && f.want == WantNothing {
+		f.wantAt = time.Time{} // what was waited for cannot come any more
+	}
 	f.detached = true
 	f.enterBroken(now, ginnel.ResumeTimeout)
 }
@@ -71,8 +75,8 @@ func (f *Flow) OnConnBack(now time.Time, generation uint32) {
 	}
 	if f.cfg.Role == Client {
 		f.resume(now)
-	} else if f.want == WantAttach {
-		f.want = WantNothing
+	} else {
+		f.want, f.wantAt = WantNothing, now.Add(answerTimeout)
 	}
 }
 

@@ -73,6 +73,9 @@ func (f *Flow) nextDue() (Frame, bool) {
 	case f.due&dueGrant != 0:
 		f.due &^= dueGrant
 		return Frame{Kind: Grant, Offset: f.limit}, true
+	case f.due&dueBroken != 0:
+		f.due &^= dueBroken
+		return Frame{Kind: PathBroken}, true
 	case f.state != ready:
 		return Frame{}, false
 	case f.due&dueAck != 0:

@@ -57,7 +57,7 @@ func (f *Flow) Tick(now time.Time) {
 			f.giveUp()
 		} else if due(f.wantAt) {
 			f.wantAt = time.Time{}
-			f.wish()
+			f.wish(now)
 		}
 	case due(f.heardAt.Add(silentAfter)):
 		f.enterBroken(now, ginnel.IdleTimeout)
@@ -73,12 +73,21 @@ func (f *Flow) Tick(now time.Time) {
 }
 
 // wish says what would help: the client another path, a host that lost its
-// connection another edge router. A host whose path broke elsewhere waits.
-func (f *Flow) wish() {
-	if f.cfg.Role == Client {
+// connection another edge router. A host whose path broke elsewhere waits for the
+// client, and when that should have come says to it that the path is broken: only
+// the client can ask for another one, and it may not have heard.
+func (f *Flow) wish(now time.Time) {
+	switch told := f.since.Add(answerTimeout); {
+	case f.cfg.Role == Client:
 		f.want = WantPath
-	} else if f.detached {
+	case f.detached:
 		f.want = WantAttach
+	case !f.started: // nobody has come yet, who could be told
+	case now.Before(told):
+		f.wantAt = told
+	default:
+		f.due |= dueBroken
+		f.wantAt = now.Add(answerTimeout)
 	}
 }
 
