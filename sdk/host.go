@@ -440,7 +440,7 @@ func (c *Conn) discard() {
 func (h *hosts) resume(e *edge, request uint64, m *wire.HostDial) error {
 	x := h.c.circuits.get(ginnel.CircuitID(m.GetCircuit()), flow.Host)
 	if x == nil {
-		return ginnel.Errorf(ginnel.RouterErrInvalidTerminator, "circuit is not here")
+		return ginnel.Errorf(ginnel.PeerReset, "the host's end of the circuit has ended")
 	}
 	t, err := pki.ReopenTicket(m.GetTicket(), h.c.holder.Load().CA)
 	if err != nil {

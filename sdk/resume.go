@@ -104,12 +104,16 @@ func (x *circuit) sought() error {
 	return nil
 }
 
-// finalCode says which errors no other path helps against. A controller that does
-// not know the identity yet, or any longer for sure, says BUSY.
+// finalCode says which errors no other path helps against, and what the circuit ends
+// with. PEER_RESET says who hosted the circuit: there is no other end any more. A
+// controller that does not know the identity yet, or any longer for sure, says BUSY.
 func finalCode(err error) (ginnel.Code, bool) {
 	d, ok := errors.AsType[*ginnel.DialError](err)
 	if !ok || errors.Is(err, errAudience) {
 		return 0, false
+	}
+	if d.Code == ginnel.PeerReset {
+		return d.Code, true
 	}
 	final := []ginnel.Code{ginnel.NotAuthenticated, ginnel.NotAuthorized, ginnel.InvalidService, ginnel.Revoked}
 	return ginnel.Revoked, slices.Contains(final, d.Code)

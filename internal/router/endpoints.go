@@ -11,8 +11,13 @@ import (
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
-// detachTime is how long an attached host may be without its edge connection.
-const detachTime = 60 * time.Second
+const (
+	// detachTime is how long an attached host may be without its edge connection, and
+	// how long clients ask for a path.
+	detachTime = 60 * time.Second
+	// maxFormer bounds how many ends are remembered that are gone.
+	maxFormer = 1 << 16
+)
 
 // endpoints knows the ends of circuits that are at this router or behind its edge
 // connections, from their first frame on, and reports them. Its methods may be
@@ -26,6 +31,10 @@ type endpoints struct {
 	// expected are rows to hosts behind edge connections who have taken the circuit and
 	// have not heard of its client: who lost the way before may come by another.
 	expected map[ginnel.CircuitID]*row
+	// former tells, for detachTime, behind which edge connection the host's end of a
+	// circuit was that was reset there or never used: a client that may not have heard
+	// of it, and asks for a path, hears it from the host.
+	former map[ginnel.CircuitID]string
 }
 
 type endKey struct {
@@ -55,6 +64,7 @@ func (es *endpoints) init(c *circuits) {
 	es.ends = make(map[endKey]*end)
 	es.attached = make(map[string]int)
 	es.expected = make(map[ginnel.CircuitID]*row)
+	es.former = make(map[ginnel.CircuitID]string)
 }
 
 // expect notes that the host of a row has taken the circuit.
@@ -67,11 +77,27 @@ func (es *endpoints) expect(r *row) {
 	es.expected[r.circuit] = r
 }
 
-// unexpectLocked forgets that.
-func (es *endpoints) unexpectLocked(r *row) {
-	if es.expected[r.circuit] == r {
+// unexpectLocked forgets that, and reports whether it was so.
+func (es *endpoints) unexpectLocked(r *row) bool {
+	expected := es.expected[r.circuit] == r
+	if expected {
 		delete(es.expected, r.circuit)
 	}
+	return expected
+}
+
+// rememberLocked notes where the host's end of a row was, behind an edge connection.
+func (es *endpoints) rememberLocked(r *row) {
+	if len(es.former) >= maxFormer {
+		return
+	}
+	circuit := r.circuit
+	es.former[circuit] = r.sides[1].edge
+	time.AfterFunc(detachTime, func() {
+		es.mu.Lock()
+		defer es.mu.Unlock()
+		delete(es.former, circuit)
+	})
 }
 
 // used notes that a row is in use: it is the way to its ends from now on, unless that
@@ -138,10 +164,10 @@ func (es *endpoints) unattachLocked(e *end) {
 	}
 }
 
-// cleared takes a row away. Its ends go with it, but for those that can still be
-// found: in this router, or attached over a connection that lives.
-func (es *endpoints) cleared(r *row) {
-	es.eachOf(r, func(e *end) {
+// cleared takes a row away, unused or not. Its ends go with it, but for those that can
+// still be found: in this router, or attached over a connection that lives.
+func (es *endpoints) cleared(r *row, unused bool) {
+	es.eachOf(r, unused, func(e *end) {
 		e.leave()
 		if e.code == ginnel.CodeOK && !r.done.Load() { // nobody has ended it: it came to its end
 			e.code = r.expired()
@@ -155,24 +181,29 @@ func (es *endpoints) cleared(r *row) {
 // over takes the ends of a row away whose circuit has ended, and what the row knew of
 // it: the row itself stays for a while.
 func (es *endpoints) over(r *row) {
-	es.eachOf(r, es.removeLocked)
+	es.eachOf(r, r.role != nil && r.role.hostReset.Load(), es.removeLocked)
 	if r.role != nil {
 		r.role.ticket, r.role.facts, r.role.path, r.role.links = nil, nil, nil, nil
 	}
 }
 
-// eachOf calls do, under the lock, with the ends that are reached by a row.
-func (es *endpoints) eachOf(r *row, do func(*end)) {
+// eachOf calls do, under the lock, with the ends that are reached by a row. The host's,
+// if it is behind an edge connection, is remembered if it shall be.
+func (es *endpoints) eachOf(r *row, remember bool, do func(*end)) {
 	if r.role == nil {
 		return
 	}
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	es.unexpectLocked(r)
+	theirs := es.unexpectLocked(r)
 	for _, host := range []bool{false, true} {
 		if e := es.ends[endKey{r.circuit, host}]; e != nil && e.row == r {
+			theirs = theirs || host && e.hosted == nil
 			do(e)
 		}
+	}
+	if theirs && remember {
+		es.rememberLocked(r)
 	}
 }
 
@@ -276,7 +307,7 @@ func (es *endpoints) hostPeer(circuit ginnel.CircuitID) string {
 	if r := es.expected[circuit]; r != nil {
 		return r.sides[1].edge
 	}
-	return ""
+	return es.former[circuit]
 }
 
 // clientPeer gives the edge peer behind which the client's end of a circuit is.

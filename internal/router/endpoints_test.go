@@ -132,7 +132,7 @@ func TestL69_ControlPlaneGone(t *testing.T) {
 		w.net.SetLatency("alice", "r1", 100*time.Millisecond)
 		f.server(echo)
 		p := f.program("alice", "r1")
-		k := p.dial("c-1", "r1", "r2")
+		k, idle := p.dial("c-1", "r1", "r2"), p.dial("c-2", "r1", "r2")
 		stop := k.flood(20 * time.Millisecond)
 		w.net.Cut("c1", "")
 		for range 10 {
@@ -148,6 +148,14 @@ func TestL69_ControlPlaneGone(t *testing.T) {
 			t.Errorf("got %v after %v", err, time.Since(start))
 		}
 		stop()
+		w.pass(10 * time.Minute)
+		if _, err := idle.conn.Write([]byte("y")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(idle.conn, make([]byte, 1)); err != nil {
+			t.Errorf("a circuit that was idle for ten minutes: %v", err)
+		}
+		idle.conn.Abort(ginnel.PeerReset, "")
 	})
 }
 
@@ -178,4 +186,67 @@ func TestProgramReborn(t *testing.T) {
 		}
 		k.conn.Abort(ginnel.PeerReset, "")
 	})
+}
+
+// Who asks for a path to a host's end that was reset there, or never used, is told by the
+// host, for as long as its client may ask; and by nobody when that is gone as well.
+func TestHostsEndThatIsGone(t *testing.T) {
+	for name, ends := range map[string]func(f *fabric, alice, bob *program, id string) (ticket *wire.Signed){
+		"reset": func(f *fabric, alice, bob *program, id string) *wire.Signed {
+			k := alice.dialHost(bob, id, "c-1", "r1", "r2")
+			if _, err := k.conn.Write([]byte("x")); err != nil {
+				f.w.t.Fatal(err)
+			}
+			f.w.pass(time.Second)
+			bob.mu.Lock()
+			defer bob.mu.Unlock()
+			for _, r := range bob.rows {
+				r.stream.Reset(ginnel.PeerReset, "enough")
+			}
+			return k.ticket
+		},
+		"never used": func(f *fabric, alice, bob *program, id string) *wire.Signed {
+			a := alice.ask("c-1", "identity", "bob", id, "r2")
+			res := f.egressOnly(a, "c-1", 1, func(e *wire.Egress) { e.Terminator = id })
+			if res.GetFailure() != nil {
+				f.w.t.Fatal(res.GetFailure())
+			}
+			return a.ticket
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				f := newFabric(w, [2]string{"r1", "r2"})
+				alice, bob := f.program("alice", "r1"), f.program("bob", "r2")
+				bob.hosts(echoCircuit)
+				id, err := bob.bind("r2", asIs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ticket := ends(f, alice, bob, id)
+				w.pass(20 * time.Second) // the rows are gone
+				if n := f.routers["r2"].Status().Circuits; n != 0 {
+					t.Errorf("%d rows", n)
+				}
+				bob.host = func(*wire.HostDial) *wire.HostDialResult {
+					return &wire.HostDialResult{Failure: wire.FailureOf(ginnel.Errorf(ginnel.PeerReset, "it has ended"))}
+				}
+				wants := func(number uint32, want ginnel.Code) {
+					t.Helper()
+					res := f.egressOnly(&asking{ticket: ticket}, "c-1", 256*number+1, func(e *wire.Egress) { e.Resume = true })
+					if got := ginnel.Code(res.GetFailure().GetCode()); got != want {
+						t.Errorf("resume %d: got %v %q, want %v", number, got, res.GetFailure().GetMessage(), want)
+					}
+				}
+				wants(1, ginnel.PeerReset)
+				bob.conn.Close(nil)
+				w.pass(time.Second)
+				wants(2, ginnel.PeerDetached)
+				bob.connect("r2")
+				wants(3, ginnel.PeerReset)
+				w.pass(detachTime)
+				wants(4, ginnel.PeerDetached)
+			})
+		})
+	}
 }

@@ -32,7 +32,7 @@ func (rt *routing) ask(ctx context.Context, r *row) ([]byte, error) {
 // faulty reports whether a failure says something about the terminator, and not
 // about who dialed: no identity makes others avoid a host by dialing it in vain.
 func faulty(code ginnel.Code) bool {
-	return code != ginnel.Cancelled && code != ginnel.RouterErrInvalidTerminator &&
+	return code != ginnel.Cancelled && code != ginnel.PeerReset && code != ginnel.RouterErrInvalidTerminator &&
 		code != ginnel.NotAuthenticated && code != ginnel.StaleGeneration
 }
 

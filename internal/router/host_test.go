@@ -57,7 +57,7 @@ func TestL32_L39_WhyAnEgressRefuses(t *testing.T) {
 			{"ticket for another terminator", silent, nil, func(*wire.Egress) {}, ginnel.NotAuthenticated, 0},
 			{"ticket for another router", other, nil, func(*wire.Egress) {}, ginnel.RouterErrGeneric, 0},
 			{"ticket nobody signed", forged, nil, func(*wire.Egress) {}, ginnel.NotAuthenticated, 0},
-			{"no circuit to resume", good, nil, func(e *wire.Egress) { e.Resume = true }, ginnel.PeerDetached, 0},
+			{"no circuit to resume", good, nil, func(e *wire.Egress) { e.Resume = true }, ginnel.PeerReset, 0},
 			{"bad first bytes", good, listen, func(e *wire.Egress) { e.Early = []byte("GET / HTTP/1.1\r\n\r\n") }, ginnel.NotAuthenticated, 0},
 			{"good at last", good, nil, func(*wire.Egress) {}, ginnel.CodeOK, 0},
 		} {

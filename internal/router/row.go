@@ -52,6 +52,8 @@ type rowRole struct {
 	facts  *wire.Ticket // what the ticket says
 	path   []string
 	links  []string
+	// hostReset: the host has reset the circuit before its streams had ended.
+	hostReset atomic.Bool
 }
 
 // take takes a frame that side i has brought. b is the reader's.
@@ -95,6 +97,9 @@ func (r *row) take(i int, p *port, b *transport.Batch, h wire.Header, frame []by
 	case wire.Reset:
 		if code, _, err := wire.ParseReset(frame[wire.HeaderSize:]); err == nil {
 			r.code.Store(uint32(code))
+		}
+		if r.role != nil && i == 1 && !r.done.Load() {
+			r.role.hostReset.Store(true)
 		}
 		r.over.Store(true)
 		w.broken(now, b, p, frame)

@@ -41,7 +41,7 @@ func (c *circuits) perform(now time.Time, a label.Action) {
 		}
 	case label.Clear:
 		if r := c.byID[a.Row]; r != nil {
-			c.clear(now, r)
+			c.clear(now, r, a.Why == label.Unused)
 		}
 	}
 }
@@ -154,8 +154,8 @@ func (c *circuits) open(now time.Time, r *row, ends [2]label.Entry) *ginnel.Dial
 	return nil
 }
 
-// clear takes a row out of everything.
-func (c *circuits) clear(now time.Time, r *row) {
+// clear takes a row out of everything, which nobody may have used.
+func (c *circuits) clear(now time.Time, r *row, unused bool) {
 	r.cleared = true
 	delete(c.byID, r.id)
 	c.rows.Add(-1)
@@ -176,7 +176,7 @@ func (c *circuits) clear(now time.Time, r *row) {
 		r.cancel()
 	}
 	c.terms.over(r)
-	c.endpoints.cleared(r)
+	c.endpoints.cleared(r, unused)
 	if r.host != nil {
 		r.host.lost(r)
 	}

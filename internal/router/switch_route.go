@@ -10,6 +10,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/label"
+	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -200,6 +201,9 @@ func (rt *routing) readResumed() *ginnel.DialError {
 	if rt.host != nil {
 		rt.ends[1] = label.End{Kind: label.Local}
 		return nil
+	}
+	if host := pki.TicketPeer(rt.role.facts); host.Role == ginnel.RoleRouter { // which none but this one has ever been
+		return ginnel.Errorf(ginnel.PeerReset, "router %s: the host's end of the circuit has ended here", rt.c.r.id)
 	}
 	peer := rt.c.endpoints.hostPeer(circuit)
 	if rt.sdk = rt.c.r.edge.at(peer); rt.sdk == nil {
