@@ -32,8 +32,9 @@ type Options struct {
 	Log *slog.Logger
 	// DialTimeout bounds dials whose context has no deadline. 0: 10 s.
 	DialTimeout time.Duration
-	// Memory bounds the bytes that all connections together may have buffered.
-	// 0: 256 MiB.
+	// Memory bounds the bytes that all connections together may have buffered. Each
+	// has LeastMemory from its beginning to its end, so it also bounds their number:
+	// one more is BUSY. 0: DefaultMemory, which is enough for 8,192 that do little.
 	Memory int64
 	// NoResumption makes every dial do a full TLS handshake with the far end. A
 	// dial that resumes the session of an earlier one to the same service takes
@@ -88,6 +89,12 @@ type Client struct {
 	running sync.WaitGroup
 }
 
+// What Options.Memory is spent on.
+const (
+	DefaultMemory = 256 << 20
+	LeastMemory   = flow.SlabSize + flow.InitialWindow // of a connection
+)
+
 // New gives a Client that begins at once to connect to the identity's edge
 // routers; it waits for none of them. Close ends it. A certificate that has ended
 // is renewed first; the error is that it ended too long ago for that.
@@ -107,7 +114,7 @@ func New(identity *Identity, opts Options) (*Client, error) {
 		self:    identity.ID(),
 		domain:  identity.Network(),
 		process: rand.Text(),
-		budget:  flow.NewBudget(cmp.Or(opts.Memory, 256<<20)),
+		budget:  flow.NewBudget(cmp.Or(opts.Memory, DefaultMemory)),
 		slabs:   endpoint.NewSlabPool(),
 	}
 	if !opts.NoResumption {

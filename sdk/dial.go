@@ -29,6 +29,9 @@ const (
 	// busyPause is how long a dial waits when all controllers are busy and none
 	// says until when.
 	busyPause = time.Second
+	// leastTry is how much time a dial must have left to be worth it: a controller
+	// begins no attempt in less.
+	leastTry = 500 * time.Millisecond
 )
 
 // DialOptions is what a dial asks for beside the service. The zero value is usable.
@@ -97,6 +100,9 @@ func (c *Client) dialTime(ctx context.Context) (context.Context, context.CancelF
 
 // DialService is Dial with options.
 func (c *Client) DialService(ctx context.Context, service ginnel.ServiceID, opts DialOptions) (*Conn, error) {
+	if c.budget.Left() < LeastMemory { // before anybody is asked for anything
+		return nil, c.full("this")
+	}
 	ctx, cancel := c.dialTime(ctx)
 	defer cancel()
 	endpoint.Deepen() // who dials signs and verifies, and reads and writes then
@@ -231,8 +237,8 @@ func (d *dialing) exhausted(ctx context.Context, e *edge) error {
 	if busy, ok := errors.AsType[*ginnel.DialError](d.last); ok && busy.RetryAfter > 0 {
 		pause = time.Duration(busy.RetryAfter)
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause {
-		return d.last
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause+leastTry {
+		return d.last // and not that the time is over: it is not why
 	}
 	clear(d.busy)
 	select {
@@ -246,7 +252,7 @@ func (d *dialing) exhausted(ctx context.Context, e *edge) error {
 // again says whether another edge router or controller may do better, and
 // remembers who failed.
 func (d *dialing) again(ctx context.Context, e *edge, controller ginnel.ControllerID, err error) bool {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || d.circuit != nil { // a circuit was routed: its end is used up
 		return false
 	}
 	dial, ok := errors.AsType[*ginnel.DialError](err)
@@ -350,6 +356,12 @@ func (d *dialing) up(ctx context.Context, e *edge, resp *wire.DialResponse, tick
 	return conn, nil
 }
 
+// full says that Options.Memory of one program has no room for another connection.
+func (c *Client) full(whose string) *ginnel.DialError {
+	return ginnel.Errorf(ginnel.Busy, "the connections of %s program use up the memory that it gives them: %d KiB, of which each takes %d, and more while it carries much",
+		whose, cmp.Or(c.opts.Memory, DefaultMemory)>>10, LeastMemory>>10)
+}
+
 // upError gives why a circuit did not come up although it was routed.
 func (x *circuit) upError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -360,8 +372,10 @@ func (x *circuit) upError(ctx context.Context, err error) error {
 			return &ginnel.DialError{Code: d.Code, Message: d.Message, Circuit: x.id}
 		}
 	}
-	if code, ok := errors.AsType[ginnel.Code](err); ok {
-		return &ginnel.DialError{Code: code, Message: "too many bytes are buffered", Circuit: x.id}
+	if errors.Is(err, ginnel.Busy) {
+		full := x.c.full("this")
+		full.Circuit = x.id
+		return full
 	}
 	return coded(ginnel.NotAuthenticated, "handshake with "+x.peer().String(), err)
 }

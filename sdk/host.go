@@ -290,6 +290,9 @@ func (h *hosts) take(ctx context.Context, e *edge, request uint64, m *wire.HostD
 	if err != nil {
 		return err
 	}
+	if h.c.budget.Left() < LeastMemory { // before a backend is asked
+		return h.c.full("the host's")
+	}
 	select {
 	case l.places <- struct{}{}:
 	default:
@@ -398,6 +401,9 @@ func (s *hosted) end(in Incoming) (*Conn, []byte, error) {
 	s.circuit = x
 	r, h, lost := x.take(s.e, s.m.GetGeneration(), s.m.GetArriveLabel(), s.m.GetSendLabel())
 	end, err := host.Up(s.m.GetGeneration(), h)
+	if errors.Is(err, ginnel.Busy) {
+		err = s.c.full("the host's")
+	}
 	if err != nil {
 		x.ended()
 		return nil, nil, err

@@ -99,7 +99,7 @@ type carrier struct {
 // to; dialer opens connections to what is hosted. Then run and close must follow.
 func openCarrier(f *tunnelFlags, log *slog.Logger, dialer net.Dialer, open func(sdk.Options) (*sdk.Client, error)) (t *carrier, err error) {
 	t = &carrier{hosts: f.hosts, forward: tunnel.ForwardConfig{Dialer: dialer, ProxyHeader: f.proxyHeader, Log: log}}
-	if t.client, err = open(sdk.Options{Log: log, NoResumption: !f.resume}); err != nil {
+	if t.client, err = open(sdk.Options{Log: log, NoResumption: !f.resume, Memory: int64(f.memory) << 20}); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -24,6 +24,7 @@ import (
 type tunnelFlags struct {
 	identity, metrics   string
 	resume, proxyHeader bool
+	memory              int // MiB
 
 	cfg     tunnel.Config // what the flags said so far
 	hosts   []hostFlag
@@ -59,6 +60,8 @@ func addTunnelFlags(cmd *cobra.Command) *tunnelFlags {
 	flags.StringVar(&cfg.Names.StateFile, "state", "", "`FILE` that keeps the addresses of names over restarts")
 	flags.BoolVar(&f.resume, "resume-sessions", true,
 		"resume the TLS session of an earlier connection to the service; =false makes every handshake a full one")
+	flags.IntVar(&f.memory, "memory", sdk.DefaultMemory>>20,
+		"`MIB` that all connections together may have buffered; 32 of them take one, and more while they carry much")
 	flags.StringVar(&f.metrics, "metrics", "", "`HOST:PORT` at which Prometheus finds GET /metrics; anyone who reaches it can read them")
 	f.checkOf = checkFlags(cmd)
 	return f
@@ -144,6 +147,8 @@ func (f *tunnelFlags) validate() error {
 	switch {
 	case check != nil && !checked:
 		return usagef("--check: give --host too, whose address is checked")
+	case f.memory < 1 || f.memory > 1<<20:
+		return usagef("--memory %d: want 1 to %d", f.memory, 1<<20)
 	case cfg.DNS != "" && !hostPort(cfg.DNS):
 		return usagef("--dns %s: want HOST:PORT", cfg.DNS)
 	case cfg.SOCKS != "" && !hostPort(cfg.SOCKS):

@@ -37,6 +37,7 @@ func TestTunnelFlags_Addresses(t *testing.T) {
 		{"--dns", "127.0.0.1", "--dns 127.0.0.1: want HOST:PORT"},
 		{"--socks", "1080", "--socks 1080: want HOST:PORT"},
 		{"--listen", "5432=db", "want HOST:PORT=NAME:PORT"},
+		{"--memory", "0", "--memory 0: want 1 to 1048576"},
 		{"--listen", "127.0.0.1:5432", "want HOST:PORT=NAME:PORT"},
 		{"--listen", "udp:53=dns:53", "want HOST:PORT=NAME:PORT"},
 	} {
