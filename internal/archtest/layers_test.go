@@ -73,9 +73,10 @@ var layers = map[string][]string{
 		"internal/datagram", "internal/health",
 	},
 
-	"internal/replay":   cores,
+	"internal/svg":      {},
+	"internal/replay":   slices.Concat(cores, []string{"internal/svg"}),
 	"internal/explain":  cores,
-	"internal/perf":     slices.Concat(cores, []string{"sdk"}),
+	"internal/perf":     slices.Concat(cores, []string{"sdk", "internal/svg"}),
 	"internal/lab":      all,
 	"internal/programs": all, // tests only
 	"internal/testhost": {},  // for tests only

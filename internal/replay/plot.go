@@ -9,11 +9,12 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/ginnel/ginnel/internal/svg"
 )
 
 // Where things stand in a plot, in pixels.
 const (
-	plotWidth   = 880
 	plotHeight  = 720
 	plotLeft    = 84  // of the panels
 	plotRight   = 852 // of the panels
@@ -23,19 +24,17 @@ const (
 	plotPoints  = 384 // of a curve, at most
 )
 
-const plotStyle = `<style>
-text{font-family:"DejaVu Sans",Verdana,Helvetica,Arial,sans-serif;font-size:12px;fill:#3d4852}
-.title{font-size:19px;font-weight:bold;fill:#1b2733}
-.small{font-size:11px;fill:#66727d}
-.name{font-size:13px;font-weight:bold;fill:#1b2733}
-.grid{fill:none;stroke:#e6eaee;stroke-width:1}
-.axis{fill:none;stroke:#8b96a1;stroke-width:1}
-.down{fill:#fbefed}
+// plotStyle is of what only these plots have.
+const plotStyle = `.down{fill:#fbefed}
 .mark{stroke:#66727d;stroke-width:1;stroke-dasharray:2 3}
 .limit{stroke:#a3342c;stroke-width:1.2;stroke-dasharray:6 4}
-.line{fill:none;stroke-width:1.8;stroke-linejoin:round}
 .area{stroke:none;fill-opacity:.16}
-</style>
+@media (prefers-color-scheme:dark){
+.down{fill:#33201f}
+.mark{stroke:#8b98a5}
+.limit{stroke:#e06a5f}
+.area{fill-opacity:.3}
+}
 `
 
 // panel is one of the stacked diagrams of a plot.
@@ -51,7 +50,7 @@ type panel struct {
 
 // plot is a drawing in progress.
 type plot struct {
-	strings.Builder
+	*svg.Drawing
 	c    *Course
 	span time.Duration // of the time axis
 	step time.Duration // of a value
@@ -72,21 +71,13 @@ func (c *Course) Plot(w io.Writer) error {
 	}
 	p.span = (shown + p.step - 1).Truncate(p.step)
 	p.draw()
-	if _, err := io.WriteString(w, p.String()); err != nil {
-		return fmt.Errorf("write plot: %w", err)
-	}
-	return nil
+	return p.End(w)
 }
 
 func (p *plot) draw() {
-	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n",
-		plotWidth, plotHeight, plotWidth, plotHeight)
-	p.printf("<title>%s</title>\n<desc>%s</desc>\n", p.title(), p.figures())
-	p.WriteString(plotStyle)
-	p.printf(`<rect width="%d" height="%d" fill="#fff"/>`+"\n", plotWidth, plotHeight)
-	p.printf(`<text class="title" x="%d" y="34">%s</text>`+"\n", 24, p.title())
+	p.Drawing = svg.New(p.title(), p.figures(), plotStyle, plotHeight)
 	for i, line := range p.parameters() {
-		p.printf(`<text class="small" x="24" y="%d">%s</text>`+"\n", 55+16*i, line)
+		p.Printf(`<text class="small" x="24" y="%d">%s</text>`+"\n", 55+16*i, line)
 	}
 	y := plotTop
 	for i, panel := range p.panels() {
@@ -94,10 +85,7 @@ func (p *plot) draw() {
 		y += panelHeight + panelGap
 	}
 	p.timeAxis(y - panelGap)
-	p.WriteString("</svg>\n")
 }
-
-func (p *plot) printf(format string, args ...any) { fmt.Fprintf(&p.Builder, format, args...) }
 
 func (p *plot) title() string {
 	f := p.c.fleet
@@ -170,43 +158,43 @@ func (p *plot) panel(d panel, y int, first bool) {
 	height := func(v float64) float64 { return float64(bottom) - v/top*panelHeight }
 	down := p.x(min(p.c.fleet.Outage, p.span)) - plotLeft
 	if down > 0 {
-		p.printf(`<rect class="down" x="%d" y="%d" width="%.1f" height="%d"/>`+"\n", plotLeft, y, down, panelHeight)
+		p.Printf(`<rect class="down" x="%d" y="%d" width="%.1f" height="%d"/>`+"\n", plotLeft, y, down, panelHeight)
 	}
 	for _, v := range ticks {
 		label := thousands(v)
 		if d.percent {
 			label += " %"
 		}
-		p.printf(`<path class="grid" d="M%d %.1fH%d"/><text class="small" x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n",
+		p.Printf(`<path class="grid" d="M%d %.1fH%d"/><text class="small" x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n",
 			plotLeft, height(v), plotRight, plotLeft-8, height(v)+4, label)
 	}
 	for _, t := range timeTicks(p.span) {
-		p.printf(`<path class="grid" d="M%.1f %dV%d"/>`+"\n", p.x(t), y, bottom)
+		p.Printf(`<path class="grid" d="M%.1f %dV%d"/>`+"\n", p.x(t), y, bottom)
 	}
 	p.legend(d, y-10, first && down > 0)
 	p.curve(d, height)
 	if d.limit > 0 {
-		p.printf(`<path class="limit" d="M%d %.1fH%d"/>`+"\n", plotLeft, height(d.limit), plotRight)
+		p.Printf(`<path class="limit" d="M%d %.1fH%d"/>`+"\n", plotLeft, height(d.limit), plotRight)
 	}
 	if first {
 		p.marks(y)
 	}
-	p.printf(`<path class="axis" d="M%d %dV%dH%d"/>`+"\n", plotLeft, y, bottom, plotRight)
+	p.Printf(`<path class="axis" d="M%d %dV%dH%d"/>`+"\n", plotLeft, y, bottom, plotRight)
 }
 
 // legend names what is drawn, above the diagram.
 func (p *plot) legend(d panel, y int, down bool) {
-	p.printf(`<rect x="%d" y="%d" width="18" height="4" fill="%s"/>`, plotLeft, y-6, d.colour)
-	p.printf(`<text x="%d" y="%d"><tspan class="name">%s</tspan><tspan class="small" dx="8">%s</tspan></text>`+"\n",
+	p.Printf(`<rect x="%d" y="%d" width="18" height="4" fill="%s"/>`, plotLeft, y-6, d.colour)
+	p.Printf(`<text x="%d" y="%d"><tspan class="name">%s</tspan><tspan class="small" dx="8">%s</tspan></text>`+"\n",
 		plotLeft+25, y, d.name, d.unit)
 	if d.limit > 0 {
 		name := d.limitName + " " + thousands(d.limit)
 		x := plotRight - 7*len(name) - 32
-		p.printf(`<path class="limit" d="M%d %dh24"/><text class="small" x="%d" y="%d" text-anchor="end">%s</text>`+"\n",
+		p.Printf(`<path class="limit" d="M%d %dh24"/><text class="small" x="%d" y="%d" text-anchor="end">%s</text>`+"\n",
 			x, y-4, plotRight, y, name)
 	}
 	if down {
-		p.printf(`<rect class="down" x="%d" y="%d" width="24" height="11"/><text class="small" x="%d" y="%d" text-anchor="end">network down</text>`+"\n",
+		p.Printf(`<rect class="down" x="%d" y="%d" width="24" height="11"/><text class="small" x="%d" y="%d" text-anchor="end">network down</text>`+"\n",
 			plotRight-112, y-10, plotRight, y)
 	}
 }
@@ -233,8 +221,8 @@ func (p *plot) curve(d panel, height func(float64) float64) {
 		_, rest, _ := strings.Cut(line, "V")
 		line = fmt.Sprintf("%d %.1fV%s", plotLeft, height(0), rest)
 	}
-	p.printf(`<path class="area" fill="%s" d="M%sV%.1fH%dZ"/>`+"\n", d.colour, line, height(0), plotLeft)
-	p.printf(`<path class="line" stroke="%s" d="M%s"/>`+"\n", d.colour, line)
+	p.Printf(`<path class="area" fill="%s" d="M%sV%.1fH%dZ"/>`+"\n", d.colour, line, height(0), plotLeft)
+	p.Printf(`<path class="line" stroke="%s" d="M%s"/>`+"\n", d.colour, line)
 }
 
 // marks shows when the shares of the figures were reached.
@@ -246,10 +234,10 @@ func (p *plot) marks(y int) {
 			continue
 		}
 		x := p.x(p.c.fleet.Outage + time.Duration(*since))
-		p.printf(`<path class="mark" d="M%.1f %dV%d"/>`, x, y, y+panelHeight)
+		p.Printf(`<path class="mark" d="M%.1f %dV%d"/>`, x, y, y+panelHeight)
 		label := fmt.Sprintf("t%d", shares[i])
 		if x+4 < free-24 || math.IsInf(free, 1) {
-			p.printf(`<text class="small" x="%.1f" y="%d" text-anchor="end">%s</text>`, x-4, y+panelHeight-7, label)
+			p.Printf(`<text class="small" x="%.1f" y="%d" text-anchor="end">%s</text>`, x-4, y+panelHeight-7, label)
 			free = x - 4
 		}
 		p.WriteString("\n")
@@ -259,10 +247,10 @@ func (p *plot) marks(y int) {
 // timeAxis labels the ticks below the last diagram.
 func (p *plot) timeAxis(y int) {
 	for _, t := range timeTicks(p.span) {
-		p.printf(`<path class="axis" d="M%.1f %dv5"/><text class="small" x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
+		p.Printf(`<path class="axis" d="M%.1f %dv5"/><text class="small" x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
 			p.x(t), y, p.x(t), y+19, span(t))
 	}
-	p.printf(`<text x="%d" y="%d" text-anchor="middle">time since all connections were lost</text>`+"\n",
+	p.Printf(`<text x="%d" y="%d" text-anchor="middle">time since all connections were lost</text>`+"\n",
 		(plotLeft+plotRight)/2, y+40)
 }
 
