@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/ginnel/ginnel/internal/router"
+	"github.com/ginnel/ginnel/internal/tunnel"
 	"github.com/ginnel/ginnel/sdk"
 )
 
@@ -24,7 +25,7 @@ import (
 const handshakesName = "ginnel_e2e_handshakes_total"
 
 // clientMetrics gives what an SDK counts, and what the process is made of.
-func clientMetrics(client *sdk.Client) prometheus.Gatherer {
+func clientMetrics(client *sdk.Client) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, resumed := range []bool{false, true} {
@@ -40,6 +41,17 @@ func clientMetrics(client *sdk.Client) prometheus.Gatherer {
 		}))
 	}
 	return r
+}
+
+// countFlows adds what a tunneler counts of datagrams.
+func countFlows(r *prometheus.Registry, t *tunnel.Tunnel) {
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "ginnel_tunnel_flows", Help: "Flows of datagrams that are open.",
+		}, func() float64 { return float64(t.Flows().Open) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "ginnel_tunnel_dropped_datagrams_total", Help: "Datagrams of programs for which there was no flow, or no room in its queue.",
+		}, func() float64 { return float64(t.Flows().Dropped) }))
 }
 
 // routerMetrics gives what a router counts, and what the process is made of.

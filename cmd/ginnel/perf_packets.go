@@ -108,6 +108,7 @@ func packetColumns() []column[perfResult] {
 		{"LOSS", flow(func(f perf.DatagramFlow) string { return fmt.Sprintf("%.2f%%", 100*f.Loss) })},
 		{"DATAGRAMS/s", flow(func(f perf.DatagramFlow) string { return fmt.Sprintf("%.0f", f.PerSecond) })},
 		{"Gbit/s", flow(func(f perf.DatagramFlow) string { return fmt.Sprintf("%.3f", f.Gbits) })},
+		{"LOST", flow(func(f perf.DatagramFlow) string { return f.Lost.String() })},
 		{"p50 ms", latency(func(d perf.Distribution) float64 { return d.P50 })},
 		{"p99 ms", latency(func(d perf.Distribution) float64 { return d.P99 })},
 	}

@@ -107,12 +107,15 @@ func openCarrier(f *tunnelFlags, log *slog.Logger, dialer net.Dialer, open func(
 			t.close()
 		}
 	}()
-	if t.metrics, err = serveMetrics(f.metrics, clientMetrics(t.client), log); err != nil {
+	counted := clientMetrics(t.client)
+	if t.metrics, err = serveMetrics(f.metrics, counted, log); err != nil {
 		return nil, err
 	}
 	cfg := f.cfg
 	cfg.Dialer, cfg.Log = tunnel.Over(t.client), log
-	t.tunnel, err = tunnel.Open(cfg)
+	if t.tunnel, err = tunnel.Open(cfg); err == nil {
+		countFlows(counted, t.tunnel)
+	}
 	return t, advised(err, cfg)
 }
 

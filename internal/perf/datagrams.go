@@ -22,7 +22,7 @@ import (
 const (
 	countMe   = 'd' // counted
 	howMany   = 'q' // answered by soMany
-	soMany    = 'a' // run, count, bytes: 8 bytes each, big-endian
+	soMany    = 'a' // run, count, what the server's socket dropped: 8 bytes each, big-endian
 	sendBack  = 'e' // comes back as it is, with sentBack first
 	sentBack  = 'b'
 	runHeader = 1 + 8
@@ -44,8 +44,8 @@ type DatagramServer struct {
 
 // arrivals is what has come of one run.
 type arrivals struct {
-	count, bytes uint64
-	last         time.Time
+	count uint64
+	last  time.Time
 }
 
 // maxRuns bounds the runs that are remembered: anyone may begin one.
@@ -56,6 +56,7 @@ const maxRuns = 1024
 func (s *DatagramServer) Serve(ctx context.Context, conn net.PacketConn) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
+	dropped := droppedBy(conn)
 	b := make([]byte, MostDatagram)
 	for {
 		n, from, err := conn.ReadFrom(b)
@@ -67,7 +68,7 @@ func (s *DatagramServer) Serve(ctx context.Context, conn net.PacketConn) error {
 		case err != nil:
 			return fmt.Errorf("read datagrams: %w", err)
 		}
-		if answer := s.answer(b[:n]); answer != nil {
+		if answer := s.answer(b[:n], dropped); answer != nil {
 			_, _ = conn.WriteTo(answer, from) // who does not get it asks again
 		}
 	}
@@ -83,7 +84,7 @@ func (s *DatagramServer) ServeFlow(ctx context.Context, conn net.Conn) {
 		if err != nil {
 			return
 		}
-		if answer := s.answer(b[:n]); answer != nil {
+		if answer := s.answer(b[:n], nothing); answer != nil {
 			if _, err := conn.Write(answer); err != nil {
 				return
 			}
@@ -91,9 +92,15 @@ func (s *DatagramServer) ServeFlow(ctx context.Context, conn net.Conn) {
 	}
 }
 
+// untold stands for what a socket dropped where the system does not tell.
+func untold() uint64 { return 1<<64 - 1 }
+
+// nothing is dropped by a flow of the fabric where it ends.
+func nothing() uint64 { return 0 }
+
 // answer takes a datagram and gives what is to be sent back, in its memory; nil:
-// nothing.
-func (s *DatagramServer) answer(p []byte) []byte {
+// nothing. dropped gives what the socket had no room for.
+func (s *DatagramServer) answer(p []byte, dropped func() uint64) []byte {
 	if len(p) < LeastDatagram {
 		return nil
 	}
@@ -104,20 +111,23 @@ func (s *DatagramServer) answer(p []byte) []byte {
 		defer s.mu.Unlock()
 		a := s.arrivalsLocked(run)
 		a.count++
-		a.bytes += uint64(len(p))
 		a.last = time.Now()
 	case howMany:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		a := s.arrivalsLocked(run)
 		p[0] = soMany
-		b := binary.BigEndian.AppendUint64(p[:runHeader], a.count)
-		return binary.BigEndian.AppendUint64(b, a.bytes)
+		b := binary.BigEndian.AppendUint64(p[:runHeader], s.counted(run))
+		return binary.BigEndian.AppendUint64(b, dropped())
 	case sendBack:
 		p[0] = sentBack
 		return p
 	}
 	return nil
+}
+
+// counted gives how many of a run have come.
+func (s *DatagramServer) counted(run uint64) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.arrivalsLocked(run).count
 }
 
 // arrivalsLocked gives those of a run. For a new one too many the one goes of which
@@ -162,6 +172,7 @@ type DatagramFlow struct {
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"per_second"` // that arrived
 	Gbits     float64 `json:"gbits"`      // 10^9 bits per second, of those
+	Lost      Losses  `json:"lost"`
 }
 
 func datagramFlow(size int, sent, arrived int64, took time.Duration) DatagramFlow {
@@ -169,6 +180,7 @@ func datagramFlow(size int, sent, arrived int64, took time.Duration) DatagramFlo
 	if sent > 0 {
 		f.Loss = float64(max(0, sent-arrived)) / float64(sent)
 	}
+	f.Lost.Elsewhere = max(0, sent-arrived)
 	if f.Seconds > 0 {
 		f.PerSecond = float64(arrived) / f.Seconds
 		f.Gbits = f.PerSecond * float64(size) * 8 / 1e9
@@ -225,7 +237,9 @@ func SendDatagrams(ctx context.Context, dial Dial, f Flood) (DatagramFlow, error
 			arrived, since, last = now, time.Now(), time.Now()
 		}
 	}
-	return datagramFlow(f.Size, s.sent, s.arrived.Load(), max(last.Sub(start), f.Duration)), nil
+	flow := datagramFlow(f.Size, s.sent, s.arrived.Load(), max(last.Sub(start), f.Duration))
+	flow.Lost = s.losses()
+	return flow, nil
 }
 
 // sending is a flow of datagrams to a server.
@@ -235,10 +249,16 @@ type sending struct {
 	packet  []byte
 	asking  []byte
 	sent    int64
+	refused int64 // of those, by the connection
+	asks    int64 // that the connection's queue had no room for
 	arrived atomic.Int64
-	news    chan struct{} // an answer came
-	ended   chan struct{} // closed when the connection has ended, for err
-	err     error
+	// What the server's socket has dropped, at the first answer and at the last; -1:
+	// its system does not tell.
+	droppedLast  atomic.Int64
+	droppedFirst int64
+	news         chan struct{} // an answer came
+	ended        chan struct{} // closed when the connection has ended, for err
+	err          error
 }
 
 // startSending makes a flow and waits for the server's first answer: only then is all
@@ -269,6 +289,7 @@ func startSending(ctx context.Context, dial Dial, size int) (*sending, error) {
 			return nil, fmt.Errorf("no answer of a server for datagrams: %w", err)
 		}
 		if came {
+			s.droppedFirst = s.droppedLast.Load()
 			return s, nil
 		}
 	}
@@ -294,6 +315,7 @@ func (s *sending) listen() {
 			continue
 		}
 		s.arrived.Store(int64(binary.BigEndian.Uint64(b[runHeader:])))
+		s.droppedLast.Store(int64(binary.BigEndian.Uint64(b[runHeader+8:])))
 		select {
 		case s.news <- struct{}{}:
 		default:
@@ -304,7 +326,9 @@ func (s *sending) listen() {
 // ask asks the server what has come. Systems say at a later Write that a port was
 // closed: that is no end, as it may be open by now.
 func (s *sending) ask() error {
+	before := s.queueDropped()
 	_, err := s.conn.Write(s.asking)
+	s.asks += s.queueDropped() - before
 	if errors.Is(err, net.ErrClosed) {
 		return err
 	}
@@ -342,7 +366,9 @@ func (s *sending) flood(ctx context.Context, f Flood, start time.Time) error {
 			pause(ctx, time.Millisecond) // then as many as have become due
 			continue
 		}
-		_, _ = s.conn.Write(s.packet) // if it is not taken it does not arrive
+		if _, err := s.conn.Write(s.packet); err != nil {
+			s.refused++
+		}
 		s.sent++
 		if now.Sub(asked) < askEvery {
 			continue

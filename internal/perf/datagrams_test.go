@@ -157,7 +157,7 @@ func TestDatagramServerIsBounded(t *testing.T) {
 			if size > 0 {
 				b[0] = kind
 			}
-			if answer := s.answer(b); len(answer) > size || size < LeastDatagram && answer != nil {
+			if answer := s.answer(b, nothing); len(answer) > size || size < LeastDatagram && answer != nil {
 				t.Errorf("%q, %d bytes: it answers %d bytes", kind, size, len(answer))
 			}
 		}
@@ -165,13 +165,13 @@ func TestDatagramServerIsBounded(t *testing.T) {
 	for run := range uint64(3 * maxRuns) {
 		p[0] = countMe
 		binary.BigEndian.PutUint64(p[1:], run)
-		s.answer(p)
+		s.answer(p, nothing)
 	}
 	if len(s.runs) != maxRuns {
 		t.Errorf("it remembers %d runs, want %d", len(s.runs), maxRuns)
 	}
 	p[0] = howMany
-	if answer := s.answer(p); binary.BigEndian.Uint64(answer[runHeader:]) != 1 {
+	if answer := s.answer(p, nothing); binary.BigEndian.Uint64(answer[runHeader:]) != 1 {
 		t.Errorf("got %x of the newest run", answer)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/datagram"
+	"github.com/ginnel/ginnel/sdk"
 )
 
 // Bounds of flows of datagrams.
@@ -194,6 +195,7 @@ type flow struct {
 	fabric datagram.Flow // nil while it is dialed
 	early  [][]byte      // what came meanwhile
 	size   int           // of that, in bytes
+	full   uint64        // how often fabric had no room
 }
 
 // send carries a datagram of the program.
@@ -201,7 +203,8 @@ func (f *flow) send(p []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fabric != nil {
-		if _, err := f.fabric.Write(p); err != nil { // it is ending
+		_, err := f.fabric.Write(p)
+		if err != nil || f.overflowed() { // it is ending, or its queue is full
 			f.table.dropped.Add(1)
 		}
 		return
@@ -212,6 +215,17 @@ func (f *flow) send(p []byte) {
 	}
 	f.early = append(f.early, append([]byte(nil), p...))
 	f.size += len(p)
+}
+
+// overflowed reports whether the circuit had no room for the datagram before.
+func (f *flow) overflowed() bool {
+	c, ok := f.fabric.(interface{ Stats() sdk.PacketStats })
+	if !ok {
+		return false
+	}
+	before := f.full
+	f.full = c.Stats().Dropped
+	return f.full > before
 }
 
 // run dials and carries what comes back, until the circuit or ctx ends. An idle
