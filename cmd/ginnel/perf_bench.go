@@ -126,7 +126,7 @@ func (b perfBench) run(ctx context.Context, stderr io.Writer) (found perf.Compar
 func (b perfBench) compare(ctx context.Context, stderr io.Writer) (found perf.Comparison, err error) {
 	err = withFleet(ctx, stderr, func(f *fleet, dir, server string) error {
 		ways := []benchWay{shortWay(), longerWay()}
-		if slices.Contains(b.plan.Sections, perf.Far) {
+		if f.far = slices.Contains(b.plan.Sections, perf.Far); f.far {
 			ways = append(ways, farWay())
 		}
 		network, client, err := f.network(dir, server, ways...)
@@ -211,8 +211,10 @@ type fleet struct {
 	log     *os.File        // what they say on standard error
 	program string
 	vitals  string // directory where each process keeps its own, by its name; empty: none does
+	far     bool   // a far link is measured
 	running []*perf.Process
-	env     []string // a program and its arguments before ours, or none
+	undo    []func() error // what else is to be done once they have ended
+	env     []string       // a program and its arguments before ours, or none
 }
 
 // launch starts a process of this program.
@@ -240,7 +242,7 @@ func (f *fleet) start(args ...string) (perf.Ready, *perf.Process, error) {
 	return ready, p, err
 }
 
-// stop ends all processes at once.
+// stop ends all processes at once, and undoes what was done for them.
 func (f *fleet) stop() error {
 	problems := make([]error, len(f.running))
 	var stopping sync.WaitGroup
@@ -252,5 +254,8 @@ func (f *fleet) stop() error {
 		})
 	}
 	stopping.Wait()
+	for _, undo := range f.undo {
+		problems = append(problems, undo())
+	}
 	return errors.Join(problems...)
 }

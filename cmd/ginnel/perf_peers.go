@@ -83,10 +83,16 @@ func lookProgram(name string) (string, error) {
 	return "", fmt.Errorf("%s is not installed", name)
 }
 
-// beginTCP gives the way to the server with nothing between, and another with a far link.
+// beginTCP gives the way to the server with nothing between, and, if that is measured,
+// another with a far link.
 func beginTCP(f *fleet, _, server string) (perf.Side, error) {
+	s := perf.Side{Dial: dialTCP(server)}
+	if !f.far {
+		return s, nil
+	}
 	far, err := f.shaper(server)
-	return perf.Side{Dial: dialTCP(server), Far: dialTCP(far)}, err
+	s.Far = dialTCP(far)
+	return s, err
 }
 
 // foreign starts another program, which is not ours and does not say when it is ready.
@@ -101,6 +107,18 @@ func (f *fleet) foreign(name string, args ...string) (*perf.Process, error) {
 	}
 	f.running = append(f.running, p)
 	return p, nil
+}
+
+// makeDir makes a directory for as long as the fleet runs, unless there is one.
+func (f *fleet) makeDir(name string) error {
+	err := os.Mkdir(name, 0o755)
+	switch {
+	case err == nil:
+		f.undo = append(f.undo, func() error { return os.Remove(name) })
+	case errors.Is(err, os.ErrExist):
+		err = nil
+	}
+	return err
 }
 
 // freePorts gives the addresses of some ports that nobody listens on.
@@ -140,8 +158,8 @@ func beginSSH(f *fleet, dir, server string) (perf.Side, error) {
 			return perf.Side{}, fmt.Errorf("ssh-keygen: %w: %s", err, out)
 		}
 	}
-	if me.Uid == "0" { // an sshd of root's insists on it, and may be the first one since the machine started
-		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+	if me.Uid == "0" {
+		if err := f.makeDir("/run/sshd"); err != nil { // an sshd of root's insists on it
 			return perf.Side{}, err
 		}
 	}

@@ -82,7 +82,7 @@ func (f *fleet) soak(dir, server string, length time.Duration) (done perf.Soaked
 		return done, nil, err
 	}
 	defer flows.Close()
-	go giveBack(flows) // until it is closed
+	go func() { _ = new(perf.DatagramServer).Serve(f.ctx, flows) }() // until it is closed
 	f.vitals = dir
 	n := newBenchNetwork(f, dir, shortWay())
 	load, err := n.startSoak(server, flows.LocalAddr().String())
@@ -97,17 +97,6 @@ func (f *fleet) soak(dir, server string, length time.Duration) (done perf.Soaked
 	}
 	records, err = readRecords(dir, began)
 	return done, records, err
-}
-
-func giveBack(conn net.PacketConn) {
-	b := make([]byte, 64<<10)
-	for {
-		n, from, err := conn.ReadFrom(b)
-		if err != nil {
-			return
-		}
-		_, _ = conn.WriteTo(b[:n], from) // what is lost is counted by who waits for it
-	}
 }
 
 // startSoak makes a network whose services are hosted by a router and by a

@@ -19,7 +19,7 @@ import (
 // hours if need be: what it looks for is not speed but what does not come back.
 type Soak struct {
 	Ways      []Dial // to a Server, each by another kind of host
-	Datagrams Dial   // to who sends each datagram back
+	Datagrams Dial   // to a DatagramServer
 }
 
 // Soaked is what a Soak has carried.
@@ -134,6 +134,7 @@ func exchangeDatagrams(ctx context.Context, dial Dial, back, lost *atomic.Int64)
 	in := make([]byte, 2048)
 	for i := range soakPerFlow {
 		out := bytes.Repeat([]byte{byte(i + 1)}, 100+400*i)
+		out[0] = sendBack
 		if _, err := conn.Write(out); err != nil {
 			return err
 		}
@@ -148,7 +149,7 @@ func exchangeDatagrams(ctx context.Context, dial Dial, back, lost *atomic.Int64)
 			return nil
 		case err != nil:
 			return err
-		case !bytes.Equal(in[:n], out):
+		case n != len(out) || in[0] != sentBack || !bytes.Equal(in[1:n], out[1:]):
 			return errors.New("another datagram came back")
 		default:
 			back.Add(1)

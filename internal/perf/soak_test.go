@@ -115,28 +115,10 @@ func TestVitalsAreKept(t *testing.T) {
 
 // A soak ends with its time; a way that breaks or lies ends it at once.
 func TestSoak(t *testing.T) {
-	echoing, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer echoing.Close()
-	go func() {
-		b := make([]byte, 2048)
-		for {
-			n, from, err := echoing.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			_, _ = echoing.WriteTo(b[:n], from)
-		}
-	}()
-	datagrams := func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", echoing.LocalAddr().String())
-	}
 	way := to(run(t, Serve))
 	ctx, cancel := context.WithCancel(t.Context())
 	bulk, bulkHeard := heard(way, 2*soakBulk+1)
-	flow, flowHeard := heard(datagrams, 101) // more than the first
+	flow, flowHeard := heard(datagrams(t), 101) // more than the first
 	go func() {
 		<-bulkHeard
 		<-flowHeard
