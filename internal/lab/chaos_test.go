@@ -39,6 +39,15 @@ func setting(t *testing.T, name string, unset uint64) uint64 {
 	return n
 }
 
+// transfers gives how many circuits carry data at a time, and how much each: fewer in the
+// short run of all tests, which has the machine not for itself.
+func transfers(length time.Duration) (flows, size int) {
+	if length <= chaosTime {
+		return 4, 1 << 20
+	}
+	return 50, 256 << 10
+}
+
 // fault is something that is broken and mended again.
 type fault struct {
 	name        string
@@ -81,10 +90,11 @@ func TestChaos(t *testing.T) {
 	defer cancel()
 	var running sync.WaitGroup
 	var circuits, refused atomic.Int32
-	for range 4 {
+	flows, size := transfers(length)
+	for range flows {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				w.chaosCircuit(ctx, client, said, &circuits, &refused)
+				w.chaosCircuit(ctx, client, size, said, &circuits, &refused)
 			}
 		})
 	}
@@ -114,9 +124,9 @@ func TestChaos(t *testing.T) {
 	w.dialable(10*time.Second, client, "hosted")
 }
 
-// chaosCircuit carries a megabyte each way over a new circuit. A dial may fail while
+// chaosCircuit carries size bytes each way over a new circuit. A dial may fail while
 // something is broken; a circuit may not.
-func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, said *lines, circuits, refused *atomic.Int32) {
+func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, size int, said *lines, circuits, refused *atomic.Int32) {
 	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	conn, err := client.DialService(dial, ginnel.ServiceID("hosted"), sdk.DialOptions{})
@@ -132,7 +142,7 @@ func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, said *line
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := transfer(conn, 1<<20, func() error { return nil }); err != nil {
+	if _, err := transfer(conn, size, func() error { return nil }); err != nil {
 		w.t.Errorf("circuit %s: %v\n%s", conn.Circuit(), err, strings.Join(said.with(string(conn.Circuit())), ""))
 		return
 	}

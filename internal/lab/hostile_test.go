@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,10 +28,16 @@ type lines struct {
 	text []string
 }
 
+// maxLines bounds what is kept of a log: the oldest half goes.
+const maxLines = 1 << 18
+
 // Write takes one line.
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.text) == maxLines {
+		l.text = slices.Delete(l.text, 0, maxLines/2)
+	}
 	l.text = append(l.text, string(p))
 	return len(p), nil
 }
