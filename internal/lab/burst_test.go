@@ -67,7 +67,7 @@ func TestL37_L38_BurstOfDials(t *testing.T) {
 	clients := map[string]*sdk.Client{"alice": w.client("alice"), "carol": w.client("carol")}
 	for _, c := range clients {
 		for _, service := range []string{"echo", "hosted"} {
-			w.dialable(5*time.Second, c, service)
+			w.dialable(c, service)
 		}
 	}
 	before := runtime.NumGoroutine()
@@ -110,8 +110,8 @@ func TestL37_L38_BurstOfDials(t *testing.T) {
 	if good.Load() == 0 {
 		t.Error("no dial succeeded")
 	}
-	t.Logf("idle after %s", w.eventually(40*time.Second, w.idle))
-	w.eventually(20*time.Second, func() error {
+	t.Logf("idle after %s", w.eventually(w.idle))
+	w.eventually(func() error {
 		if now := runtime.NumGoroutine(); now > before+50 {
 			return fmt.Errorf("%d goroutines, %d before", now, before)
 		}

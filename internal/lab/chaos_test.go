@@ -84,7 +84,7 @@ func TestChaos(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w := open(t, withDatagrams(t), lab.Options{Log: log})
 	client := w.clientWith("alice", "r1", log.With("node", "client"))
-	w.dialable(5*time.Second, client, "hosted")
+	w.dialable(client, "hosted")
 	w.bound("flows", 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -111,7 +111,7 @@ func TestChaos(t *testing.T) {
 		w.must(f.broken())
 		<-time.After(lasts)
 		w.must(f.fix())
-		w.ready(40 * time.Second)
+		w.ready()
 		// A host that lost its edge router attaches and binds again.
 		w.bound("hosted", 2)
 	}
@@ -121,7 +121,7 @@ func TestChaos(t *testing.T) {
 	if circuits.Load() == 0 {
 		t.Error("no circuit carried anything")
 	}
-	w.dialable(10*time.Second, client, "hosted")
+	w.dialable(client, "hosted")
 }
 
 // chaosCircuit carries size bytes each way over a new circuit. A dial may fail while

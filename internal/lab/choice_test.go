@@ -100,7 +100,7 @@ func TestSticky(t *testing.T) {
 	w.must(w.admin().Terminators.Update(t.Context(), string(first), change))
 	want := func(what, token string, want ginnel.TerminatorID) {
 		t.Helper()
-		w.eventually(10*time.Second, func() error {
+		w.eventually(func() error {
 			got, _, err := w.ask(client, "sticky", sdk.DialOptions{Sticky: token})
 			if err == nil && got != want {
 				err = fmt.Errorf("%s: got %s, want %s", what, got, want)
@@ -118,7 +118,7 @@ func TestSticky(t *testing.T) {
 		w.must(w.Kill(name))
 		want("without "+name, token, first)
 		w.must(w.Start(name))
-		w.ready(20 * time.Second)
+		w.ready()
 	}
 	w.must(w.admin().Terminators.Delete(t.Context(), string(first)))
 	want("when it is gone", token, "sticky@r2-2")
@@ -174,9 +174,9 @@ policies: [{kind: dial, identities: ["@alice"], services: ["@web"]}]
 		}
 	}
 	w.bound("web", 2)
-	w.eventually(10*time.Second, state(false, ginnel.Required))
+	w.eventually(state(false, ginnel.Required))
 	w.must(l.Close())
-	w.eventually(15*time.Second, state(true, ginnel.Failed))
+	w.eventually(state(true, ginnel.Failed))
 	conn := w.connect(w.client("alice"), "web")
 	if got := conn.Peer().ID; got != "carol" {
 		t.Errorf("%s answers while bob's server is down", got)
@@ -186,7 +186,7 @@ policies: [{kind: dial, identities: ["@alice"], services: ["@web"]}]
 		t.Skipf("somebody else took the port: %v", err)
 	}
 	defer func() { _ = l.Close() }()
-	w.eventually(15*time.Second, state(false, ginnel.Required))
+	w.eventually(state(false, ginnel.Required))
 }
 
 // quiesced makes a router take no new circuits, or take them again.
@@ -209,7 +209,7 @@ func TestQuiesce(t *testing.T) {
 	over := func(conn *sdk.Conn, router ginnel.RouterID) {
 		t.Helper()
 		w.must(echo(conn, "still here"))
-		w.eventually(10*time.Second, func() error { // what routers tell comes in its time
+		w.eventually(func() error { // what routers tell comes in its time
 			c, err := w.admin().Circuits.GetCircuit(t.Context(), string(conn.Circuit()))
 			if err == nil && (len(c.Path) != 3 || c.Path[1] != router || c.Generation >= 256) {
 				err = fmt.Errorf("circuit: %+v: want it over %s as at first", c, router)
@@ -222,13 +222,13 @@ func TestQuiesce(t *testing.T) {
 	for _, node := range []string{"c1", "r2"} {
 		w.must(w.Kill(node))
 		w.must(w.Start(node))
-		w.ready(20 * time.Second)
+		w.ready()
 		if node == "c1" {
 			w.must(echo(old, "a controller more or less"))
 		}
 		w.connectOver(client, "echo", "r1", "r3", "r4")
 		for range 3 {
-			if path := w.dialable(10*time.Second, client, "echo"); path[1] != "r3" {
+			if path := w.dialable(client, "echo"); path[1] != "r3" {
 				t.Errorf("after %s started anew: new circuit over %v", node, path)
 			}
 		}
@@ -238,7 +238,7 @@ func TestQuiesce(t *testing.T) {
 	w.connectOver(client, "echo", "r1", "r2", "r4")
 
 	w.quiesced("r4", true) // the only egress of echo; bob is at r3 as well
-	w.eventually(5*time.Second, func() error {
+	w.eventually(func() error {
 		conn, err := w.dial(client, "echo")
 		if err == nil {
 			_ = conn.Close()
@@ -248,13 +248,13 @@ func TestQuiesce(t *testing.T) {
 		return nil
 	})
 	w.must(echo(around, "the egress keeps it"))
-	if path := w.dialable(5*time.Second, client, "hosted"); path[len(path)-1] != "r3" {
+	if path := w.dialable(client, "hosted"); path[len(path)-1] != "r3" {
 		t.Errorf("hosted at %v", path)
 	}
 	w.quiesced("r4", false)
 
 	w.quiesced("r1", true)
-	w.eventually(10*time.Second, func() error {
+	w.eventually(func() error {
 		conn, err := w.dial(client, "echo")
 		if err != nil {
 			return err
@@ -293,11 +293,11 @@ func TestL43_MovesOnceWithoutLoss(t *testing.T) {
 		w.must(err)
 		raised := routerOf(r.Router, func(r *ginnel.Router) { r.Cost = ginnel.Units(100_000) })
 		w.must(w.admin().Routers.Update(t.Context(), "r2", raised))
-		w.eventually(20*time.Second, func() error { return moved(busy) })
+		w.eventually(func() error { return moved(busy) })
 		return nil
 	})
 	w.must(err)
-	w.eventually(20*time.Second, func() error { return moved(idle) })
+	w.eventually(func() error { return moved(idle) })
 	for range 20 {
 		w.must(echo(idle, "on the new path"))
 		w.must(moved(idle))

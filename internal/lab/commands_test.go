@@ -116,7 +116,7 @@ func TestStatusTellsPorts(t *testing.T) {
 		w.must(w.Kill(name))
 		w.must(w.Start(name))
 	}
-	w.ready(20 * time.Second)
+	w.ready()
 	if after := ports(); strings.Join(after, " ") != strings.Join(before, " ") {
 		t.Errorf("ports %v, were %v", after, before)
 	}

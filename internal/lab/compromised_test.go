@@ -313,7 +313,7 @@ func (w *world) hostsLate(c *sdk.Client) {
 			}()
 		}
 	}()
-	w.eventually(10*time.Second, func() error {
+	w.eventually(func() error {
 		if n := len(w.terminators("c1", "late")); n != 1 {
 			return errCount{n, 1}
 		}

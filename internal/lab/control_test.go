@@ -26,8 +26,8 @@ func TestL21_ControllerRestarts(t *testing.T) {
 	w.must(echo(conn, "nobody in control"))
 	w.must(w.Start("c1"))
 	w.must(echo(conn, "somebody again"))
-	w.dialable(5*time.Second, client, "hosted") // dialDelay is 0
-	w.ready(10 * time.Second)
+	w.dialable(client, "hosted") // dialDelay is 0
+	w.ready()
 	w.must(echo(conn, "the same circuit"))
 	for _, r := range []string{"r1", "r2", "r3", "r4"} {
 		if got := w.addresses()[r]; got != boots[r] {
@@ -54,7 +54,7 @@ func TestL69_ControlPlaneGone(t *testing.T) {
 	client := w.client("alice")
 	conn := w.connect(client, "hosted")
 	w.must(w.Kill("c1"))
-	w.eventually(2*time.Second, func() error {
+	w.eventually(func() error {
 		for _, r := range w.Status().Routers {
 			if len(r.Controllers) > 0 {
 				return fmt.Errorf("router %s has not noticed", r.Name)
@@ -105,7 +105,7 @@ policies: [{kind: dial, identities: ["#staff"], services: ["@echo"]}]
 		}
 		w.must(echo(conn, "the old one, too"))
 		w.must(w.Start(name))
-		w.ready(20 * time.Second)
+		w.ready()
 	}
 	if _, err := w.Controller("c1").Backend().Services.Get(t.Context(), "made-0"); err != nil {
 		t.Errorf("the controller that was away does not know what was written: %v", err)
@@ -134,6 +134,6 @@ func TestL36_LateSuccess(t *testing.T) {
 	close(release)
 	w.must(echo(conn, "second attempt"))
 	w.must(conn.Close())
-	w.eventually(15*time.Second, w.noRows)
+	w.eventually(w.noRows)
 	w.must(slow.Close())
 }

@@ -25,7 +25,7 @@ func TestL35_AllEdgeRoutersGone(t *testing.T) {
 		w.wantCode(err, ginnel.EdgeRouterUnavailable)
 	})
 	w.must(w.Start("r1"))
-	w.dialable(10*time.Second, client, "echo")
+	w.dialable(client, "echo")
 }
 
 // TestL48_EdgeRouterReplaced gives an identity another edge router while its
@@ -39,7 +39,7 @@ func TestL48_EdgeRouterReplaced(t *testing.T) {
 	w.must(err)
 	policy.Routers = []string{"@r2"}
 	w.must(w.admin().Policies.Update(t.Context(), "edge-alice", policy))
-	w.eventually(5*time.Second, func() error {
+	w.eventually(func() error {
 		conn, err := w.dial(client, "echo")
 		if err != nil {
 			return err
@@ -73,10 +73,10 @@ func TestL45_PolicyRemoved(t *testing.T) {
 		if got := w.wantCode(err, ginnel.NotAuthorized); !containsWord(got.Message, string(ginnel.DialPolicy)) {
 			t.Errorf("%q does not name the kind of policy that is missing", got.Message)
 		}
-		w.eventually(5*time.Second, w.noCircuits)
+		w.eventually(w.noCircuits)
 		_, err = w.admin().Policies.Create(t.Context(), policy)
 		w.must(err)
-		w.dialable(5*time.Second, client, service)
+		w.dialable(client, service)
 	}
 }
 
@@ -92,8 +92,8 @@ func TestL105_IdentityDeleted(t *testing.T) {
 		for _, conn := range conns {
 			w.ends(conn, ginnel.Revoked)
 		}
-		w.eventually(5*time.Second, w.noCircuits)
-		w.eventually(5*time.Second, func() error {
+		w.eventually(w.noCircuits)
+		w.eventually(func() error {
 			if now := w.edges(); now != before-2 {
 				return errCount{now, before - 2}
 			}

@@ -66,7 +66,7 @@ func TestL64_SilentUnderATransfer(t *testing.T) {
 			}
 			t.Logf("longest gap %s", gap)
 			w.must(w.Resume(test.router))
-			w.ready(20 * time.Second)
+			w.ready()
 		})
 	}
 }
@@ -79,7 +79,7 @@ func TestFirstPathBreaksBeforeItIsUsed(t *testing.T) {
 		inCompromised(t, func(w *world, _ *lines) {
 			in := w.compromise("r1", "alice")
 			alice := in.client("alice")
-			w.dialable(10*time.Second, alice, service)
+			w.dialable(alice, service)
 			undo := in.does(mischief{frame: func(toVictim bool, _ wire.Header, f []byte) [][]byte {
 				if !toVictim {
 					return nil // is still on its way when the path breaks
@@ -121,7 +121,7 @@ func TestPathBreaksBehindBothEnds(t *testing.T) {
 			t.Errorf("%s: %d bytes of %d, %v", service, len(got), len(sent), err)
 		}
 		w.must(w.LinkUp("r2", "r4"))
-		w.ready(20 * time.Second)
+		w.ready()
 	}
 }
 
@@ -140,13 +140,13 @@ services: [{name: echo, terminators: [{router: r4, address: "tcp:ECHO"}]}]
 policies: [{kind: dial, identities: ["#staff"], services: ["@echo"]}]
 `, lab.Options{})
 	client := w.client("alice")
-	if path := w.dialable(5*time.Second, client, "echo"); len(path) != 3 || path[1] != "r2" {
+	if path := w.dialable(client, "echo"); len(path) != 3 || path[1] != "r2" {
 		t.Fatalf("path %v, want r1 r2 r4", path)
 	}
 	w.must(w.LinkLatency("r1", "r2", 400*time.Millisecond))
 	w.must(w.LinkLatency("r1", "r3", 0))
-	w.eventually(20*time.Second, func() error {
-		if path := w.dialable(5*time.Second, client, "echo"); len(path) != 3 || path[1] != "r3" {
+	w.eventually(func() error {
+		if path := w.dialable(client, "echo"); len(path) != 3 || path[1] != "r3" {
 			return errPath(path)
 		}
 		return nil

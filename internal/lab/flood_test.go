@@ -73,7 +73,7 @@ func TestL102_EveryListener(t *testing.T) {
 	t.Parallel()
 	w := open(t, flooded, lab.Options{Plain: true})
 	client := w.client("alice")
-	w.dialable(10*time.Second, client, "echo")
+	w.dialable(client, "echo")
 	hosts := map[string]string{"c1": w.Controller("c1").Addr().String()}
 	for _, r := range w.Status().Routers {
 		hosts[r.Name] = ginnel.Address(r.Address).HostPort()

@@ -108,7 +108,7 @@ func TestL49_CompromisedIngress(t *testing.T) {
 	inCompromised(t, func(w *world, said *lines) {
 		in := w.compromise("r1", "alice")
 		alice := in.client("alice")
-		w.dialable(10*time.Second, alice, "echo")
+		w.dialable(alice, "echo")
 		carolFile, err := w.Identity("carol")
 		w.must(err)
 		carol, err := pki.ReadIdentity(carolFile)
@@ -188,7 +188,7 @@ func TestL49_CompromisedIngress(t *testing.T) {
 				t.Errorf("%s: %q does not say %q", tc.name, got.Message, tc.says)
 			}
 			if tc.told != "" {
-				w.eventually(5*time.Second, func() error {
+				w.eventually(func() error {
 					return said.has("circuit set-up ended", "NOT_AUTHENTICATED", "router_id=r1", tc.told)
 				})
 			}
@@ -198,7 +198,7 @@ func TestL49_CompromisedIngress(t *testing.T) {
 		// At the same controller after its restart.
 		w.must(w.Kill("c1"))
 		w.must(w.Start("c1"))
-		w.ready(20 * time.Second)
+		w.ready()
 		undo = in.does(dialed(func(d *wire.DialRequest) { d.Dial = spent.GetDial() }))
 		got := w.wantCode(w.attempt(alice, "echo"), ginnel.NotAuthenticated)
 		undo()
@@ -218,7 +218,7 @@ func TestL107_CompromisedEgress(t *testing.T) {
 		carol := out.client("carol")
 		w.hostsLate(carol)
 		alice := w.client("alice")
-		w.dialable(10*time.Second, alice, "late")
+		w.dialable(alice, "late")
 
 		var old *wire.HostDial
 		undo := out.does(mischief{toVictim: func(m *wire.Message) *wire.Message {
@@ -333,13 +333,13 @@ func TestL45_OneOfTwoControllersIsDead(t *testing.T) {
 			for _, conn := range ends {
 				w.ends(conn, ginnel.Revoked)
 			}
-			w.eventually(5*time.Second, w.noCircuits)
+			w.eventually(w.noCircuits)
 		})
 		w.must(w.Start("c2"))
 		w.must(tc.back())
-		w.ready(20 * time.Second)
-		w.dialable(15*time.Second, alice, "echo")
-		w.dialable(15*time.Second, alice, "hosted")
+		w.ready()
+		w.dialable(alice, "echo")
+		w.dialable(alice, "hosted")
 	}
 
 	// All controllers are away from the routers when it happens: it counts as soon

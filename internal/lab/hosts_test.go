@@ -43,7 +43,7 @@ func (w *world) host(identity string, cost int64, connect func(ctx context.Conte
 // bound waits until a service has that many terminators, bound or stored.
 func (w *world) bound(service string, want int) {
 	w.t.Helper()
-	w.eventually(10*time.Second, func() error {
+	w.eventually(func() error {
 		if got := len(w.terminators("c1", service)); got != want {
 			return fmt.Errorf("service %s has %d terminators, want %d", service, got, want)
 		}
@@ -84,7 +84,7 @@ func TestL46_RouterRestarts(t *testing.T) {
 	w.bound("hosted", 1)
 	w.must(w.Start("r4"))
 	w.bound("hosted", 2)
-	w.ready(10 * time.Second)
+	w.ready()
 	for i, now := range w.terminators("c1", "hosted") {
 		if now.ID != old[i].ID || now.Router != old[i].Router {
 			t.Errorf("terminator %s at %s, was %s at %s", now.ID, now.Router, old[i].ID, old[i].Router)

@@ -120,7 +120,7 @@ func TestL67_MemoryComesBackWhenStreamsEnd(t *testing.T) {
 		})
 	}
 	running.Wait()
-	w.eventually(time.Minute, func() error {
+	w.eventually(func() error {
 		if now, _ := inUse(); now > before+4<<20 {
 			return fmt.Errorf("%d bytes are in use, %d before", now, before)
 		}
@@ -144,7 +144,7 @@ services: [{name: held, terminators: [{router: r1, address: "tcp:`+server(t, hol
 policies: [{kind: dial, identities: ["@alice"], services: ["@held"]}]
 `, lab.Options{Plain: true})
 	client := w.clientOver("alice", sdk.Options{Memory: 1 << 30})
-	w.dialable(20*time.Second, client, "held")
+	w.dialable(client, "held")
 	hold := func(n int) (conns []*sdk.Conn) {
 		for range n {
 			conn, err := w.dial(client, "held") // and not connect, which keeps it to the end

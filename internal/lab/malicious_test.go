@@ -27,7 +27,7 @@ func TestMaliciousEdge(t *testing.T) {
 	inCompromised(t, func(w *world, _ *lines) {
 		in := w.compromise("r1", "alice")
 		alice := in.client("alice")
-		w.dialable(10*time.Second, alice, "echo")
+		w.dialable(alice, "echo")
 		w.attacks(in, true, func() *sdk.Conn { return w.connect(alice, "echo") })
 		w.must(w.attempt(alice, "echo"))
 	})
@@ -54,10 +54,10 @@ func TestMaliciousTransit(t *testing.T) {
 	mu.Unlock()
 	w.must(w.LinkDown("r2", "r4"))
 	w.must(w.LinkUp("r2", "r4"))
-	w.ready(20 * time.Second)
+	w.ready()
 	alice := w.clientOnly("alice", "r1")
 	for _, service := range []string{"echo", "hosted"} {
-		w.dialable(10*time.Second, alice, service)
+		w.dialable(alice, service)
 		w.attacks(in, false, func() *sdk.Conn { return w.connectOver(alice, service, "r1", "r2", "r4") })
 		for _, told := range [][2]bool{{true, true}, {true, false}, {false, true}} {
 			w.breaks(in, w.connectOver(alice, service, "r1", "r2", "r4"), told[0], told[1])

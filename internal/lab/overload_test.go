@@ -72,7 +72,7 @@ func TestOverload(t *testing.T) {
 		})
 	}
 	beside.Go(func() { w.flows(running, ctx.Done()) })
-	w.eventually(time.Minute, func() error {
+	w.eventually(func() error {
 		if n := w.setups(); n != most {
 			return errCount{n, most}
 		}
@@ -94,7 +94,7 @@ func TestOverload(t *testing.T) {
 		})
 	}
 	for range 16 {
-		w.eventually(time.Minute, func() error { return w.attempt(carol, "echo") })
+		w.eventually(func() error { return w.attempt(carol, "echo") })
 	}
 	more.Wait()
 	if busy.Load() != 16 {
@@ -103,9 +103,9 @@ func TestOverload(t *testing.T) {
 	enough()
 	crowd.Wait()
 	beside.Wait()
-	w.eventually(time.Minute, func() error { return w.attempt(alice, "echo") }) // there is room again
+	w.eventually(func() error { return w.attempt(alice, "echo") }) // there is room again
 	w.must(running.Close())
-	w.eventually(time.Minute, w.noCircuits)
+	w.eventually(w.noCircuits)
 }
 
 // flows says things to an echo, one after the other, until done, and wants each back.

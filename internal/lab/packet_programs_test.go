@@ -122,7 +122,7 @@ func TestDNSEndsItsCircuit(t *testing.T) {
 			t.Errorf("dig: %v: %s", err, out)
 		}
 	}
-	w.took(5*time.Second, "the end of the circuits", func() { w.eventually(30*time.Second, w.noCircuits) })
+	w.took(5*time.Second, "the end of the circuits", func() { w.eventually(w.noCircuits) })
 }
 
 // A program's own resolver works over the SDK.
@@ -156,7 +156,7 @@ func TestIperf3Datagrams(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = server.Process.Kill(), server.Wait() })
-	w.eventually(10*time.Second, func() error {
+	w.eventually(func() error {
 		conn, err := net.Dial("tcp", at)
 		if err == nil {
 			err = conn.Close()
@@ -166,7 +166,7 @@ func TestIperf3Datagrams(t *testing.T) {
 	_, port, _ = net.SplitHostPort(listen)
 	for _, way := range [][]string{nil, {"--reverse"}} {
 		var out []byte
-		w.eventually(20*time.Second, func() (err error) { // the server takes one client at a time, the one before may not be over
+		w.eventually(func() (err error) { // the server takes one client at a time, the one before may not be over
 			args := append([]string{"--client", "127.0.0.1", "--port", port, "--udp", "--bitrate", "2M", "--length", "1200", "--time", "1", "--json"}, way...)
 			out, err = exec.Command("iperf3", args...).Output()
 			return err
@@ -207,7 +207,7 @@ tunnelers: [{identity: alice, proxy: [{listen: "udp:127.0.0.1:0", target: "game.
 	at := strings.TrimPrefix(w.tunneler("alice").Proxy[0].Listen, "udp:")
 	// A router may be there before it has heard of its terminators.
 	alice := w.client("alice")
-	w.eventually(time.Minute, func() error {
+	w.eventually(func() error {
 		conn, err := alice.DialPacket(t.Context(), "game", sdk.DialOptions{})
 		if err == nil {
 			err = conn.Close()
@@ -225,8 +225,8 @@ tunnelers: [{identity: alice, proxy: [{listen: "udp:127.0.0.1:0", target: "game.
 		})
 	}
 	asking.Wait()
-	w.eventually(20*time.Second, w.noCircuits)
-	w.eventually(20*time.Second, w.noRows)
+	w.eventually(w.noCircuits)
+	w.eventually(w.noRows)
 }
 
 // oneQuestion sends a datagram from a socket of its own and wants it back.

@@ -106,7 +106,7 @@ func TestDatagrams(t *testing.T) {
 				t.Errorf("service %s, size %d: %v", service, size, err)
 			}
 		}
-		w.eventually(5*time.Second, func() error {
+		w.eventually(func() error {
 			shown, err := w.admin().Circuits.GetCircuit(t.Context(), string(conn.Circuit()))
 			if err == nil && shown.Protocol != ginnel.UDP {
 				err = fmt.Errorf("circuit %s is shown as %q", shown.ID, shown.Protocol)
@@ -161,7 +161,7 @@ func TestDatagramsToAClosedPort(t *testing.T) {
 	w.must(err)
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	w.ends(conn, ginnel.RouterErrConnRefused)
-	w.eventually(5*time.Second, func() error {
+	w.eventually(func() error {
 		if at := w.terminators("c1", "gone"); len(at) != 1 || at[0].Failure < ginnel.Units(10) || at[0].Circuits != 0 {
 			return fmt.Errorf("terminators %+v", at)
 		}
@@ -180,7 +180,7 @@ func TestDatagramsIdleTimeout(t *testing.T) {
 	if took := time.Since(began); took < 1500*time.Millisecond || took > slack*4*time.Second {
 		t.Errorf("ended after %s with %v, want 2s", took, err)
 	}
-	w.eventually(5*time.Second, w.noCircuits)
+	w.eventually(w.noCircuits)
 }
 
 // sequence sends numbered datagrams until ctx ends, and wants each that comes
@@ -263,7 +263,7 @@ func TestDatagramsSurviveKills(t *testing.T) {
 			w.must(w.Kill(router))
 			<-time.After(700 * time.Millisecond)
 			w.must(w.Start(router))
-			w.ready(20 * time.Second)
+			w.ready()
 		}
 	}
 	cancel()

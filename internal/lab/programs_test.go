@@ -110,7 +110,7 @@ tunnelers:
 			})
 		}
 	}
-	w.eventually(5*time.Second, w.noCircuits)
+	w.eventually(w.noCircuits)
 }
 
 // web is a network with a web server behind a host, by name for a tunneler.
@@ -220,7 +220,7 @@ func TestHTTPOverTheSDK(t *testing.T) {
 	})}
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Close() })
-	w.eventually(10*time.Second, func() error {
+	w.eventually(func() error {
 		if n := len(w.terminators("c1", "empty")); n == 0 || n != len(l.Routers()) {
 			return fmt.Errorf("%d terminators, bound at %v", n, l.Routers())
 		}

@@ -121,7 +121,7 @@ func TestL104_EveryCertificateRotates(t *testing.T) {
 			}
 		})
 	}
-	w.eventually(40*time.Second, rotated)
+	w.eventually(rotated)
 	end()
 	running.Wait()
 	said.arm(false)
