@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/ginnel/ginnel/internal/bench"
 )
 
 // The bench runs, counts what it measures, and asserts no times.
@@ -16,7 +18,7 @@ func TestControllerBench(t *testing.T) {
 	if status := run(strings.Fields(args), strings.NewReader(""), &stdout, &stderr); status != 0 {
 		t.Fatalf("status %d: %s", status, stderr.String())
 	}
-	var found controllerBench
+	var found bench.Controller
 	if err := json.Unmarshal([]byte(stdout.String()), &found); err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ginnel/ginnel/internal/bench"
 )
 
 func TestBenchDNS(t *testing.T) {
-	found, err := benchDNS(t.Context(), 20, 2, 50*time.Millisecond)
+	found, err := bench.MeasureResolver(t.Context(), 20, 2, 50*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +24,7 @@ func TestBenchDNS(t *testing.T) {
 			t.Errorf("%+v", q)
 		}
 	}
-	if text := found.text(); strings.Count(text, "\n") != 4 || strings.Count(text, "of the bare server") != 3 {
+	if text := dnsBenchText(found); strings.Count(text, "\n") != 4 || strings.Count(text, "of the bare server") != 3 {
 		t.Errorf("got %s", text)
 	}
 }

@@ -102,12 +102,12 @@ func printTable(w io.Writer, titles []string, rows [][]string) error {
 	return writeText(w, out.String())
 }
 
-// printFound prints what was measured, as JSON or as its own text.
-func printFound(cmd *cobra.Command, found interface{ text() string }) error {
+// printFound prints what was measured, as JSON or as text.
+func printFound(cmd *cobra.Command, found any, text string) error {
 	if wantJSON(cmd) {
 		return printJSON(cmd, found)
 	}
-	return writeText(cmd.OutOrStdout(), found.text())
+	return writeText(cmd.OutOrStdout(), text)
 }
 
 // writeText writes text as it stands.

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/fleet"
 	"github.com/ginnel/ginnel/internal/perf"
 	"github.com/ginnel/ginnel/sdk"
 )
@@ -47,7 +48,6 @@ func newPerfServerCmd() *cobra.Command {
 		Use:     "server [--listen HOST:PORT | --service NAME --identity FILE]",
 		Short:   "Answer the clients that measure, until interrupted",
 		Example: "  ginnel perf server --listen 127.0.0.1:7000",
-		Args:    cobra.NoArgs,
 	}
 	listen := cmd.Flags().String("listen", "127.0.0.1:0", "HOST:PORT; anyone who reaches it can make it busy")
 	service := cmd.Flags().String("service", "", "the service, in place of an address")
@@ -119,7 +119,6 @@ func newPerfChildCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                "child COMMAND...",
 		Short:              "Run a command until standard input ends",
-		Args:               cobra.MinimumNArgs(1),
 		Hidden:             true,
 		DisableFlagParsing: true,
 	}
@@ -131,7 +130,7 @@ func newPerfChildCmd() *cobra.Command {
 			_, _ = io.Copy(io.Discard, in)
 			cancel()
 		}()
-		if file, ok := strings.CutPrefix(args[0], vitalsFlag); ok {
+		if file, ok := strings.CutPrefix(args[0], fleet.VitalsFlag); ok {
 			args = args[1:]
 			keep, err := os.Create(file)
 			if err != nil {
@@ -141,7 +140,7 @@ func newPerfChildCmd() *cobra.Command {
 			var keeping sync.WaitGroup
 			defer keeping.Wait()
 			defer cancel()
-			keeping.Go(func() { _ = perf.KeepVitals(ctx, keep, vitalsEvery) }) // a course with a hole is told
+			keeping.Go(func() { _ = perf.KeepVitals(ctx, keep, fleet.VitalsEvery) }) // a course with a hole is told
 		}
 		root := newRootCmd()
 		root.SetArgs(args)
@@ -178,7 +177,6 @@ func newPerfClientCmd() *cobra.Command {
 		Short:   "Measure the way to a perf server",
 		Long:    perfClientHelp,
 		Example: "  ginnel perf client --address 127.0.0.1:8081 --only up,connect --streams 8",
-		Args:    cobra.NoArgs,
 	}
 	var c perfClient
 	flags := cmd.Flags()
@@ -227,17 +225,13 @@ func newPerfClientCmd() *cobra.Command {
 				c.dial = dialPackets(client, *service)
 			}
 		case c.udp:
-			c.dial = dialUDP(*address)
+			c.dial = perf.DialUDP(*address)
 		default:
-			c.dial = dialTCP(*address)
+			c.dial = perf.DialTCP(*address)
 		}
 		return c.run(cmd, kinds)
 	}
 	return cmd
-}
-
-func dialTCP(address string) perf.Dial {
-	return func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", address) }
 }
 
 // perfClient is what a client is to measure.

@@ -4,26 +4,16 @@
 package main
 
 import (
-	"strconv"
-
 	"github.com/spf13/cobra"
 
 	"github.com/ginnel/ginnel/internal/perf"
 )
-
-// shaper starts a far link to next and gives its address.
-func (f *fleet) shaper(next string) (string, error) {
-	ready, _, err := f.start("perf", "shaper", "--json", "--next", next,
-		"--delay", (perf.FarTrip / 2).String(), "--rate", strconv.Itoa(perf.FarRate))
-	return ready.Address, err
-}
 
 // newPerfShaperCmd gives a far link in user space; bench starts it.
 func newPerfShaperCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "shaper --next HOST:PORT",
 		Short:  "A far link in user space: bytes take their time",
-		Args:   cobra.NoArgs,
 		Hidden: true,
 	}
 	flags := cmd.Flags()

@@ -55,10 +55,6 @@ func servePerfFlows(ctx context.Context, cmd *cobra.Command, client *sdk.Client,
 	}
 }
 
-func dialUDP(address string) perf.Dial {
-	return func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "udp", address) }
-}
-
 func dialPackets(client *sdk.Client, service string) perf.Dial {
 	return func(ctx context.Context) (net.Conn, error) {
 		return client.DialPacket(ctx, ginnel.ServiceID(service), sdk.DialOptions{})

@@ -4,68 +4,21 @@
 package main
 
 import (
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ginnel/ginnel"
-	"github.com/ginnel/ginnel/internal/controller"
 	"github.com/ginnel/ginnel/internal/perf"
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/wire"
 )
-
-// beginRelays starts three relays, from the far end.
-func beginRelays(f *fleet, dir, server string) (perf.Side, error) {
-	homes, err := credentials(dir, 3)
-	if err != nil {
-		return perf.Side{}, err
-	}
-	var chain []*perf.Process
-	next := server
-	for i, secure := range []string{"in", "in,out", "out"} {
-		ready, p, err := f.start("perf", "relay", "--json", "--dir", homes[i], "--next", next, "--tls", secure)
-		if err != nil {
-			return perf.Side{}, err
-		}
-		chain = append(chain, p)
-		next = ready.Address
-	}
-	s := side(next, chain)
-	full := s
-	s.Full, s.Few = &full, true
-	return s, nil
-}
-
-// credentials makes directories with a router's key and certificates each, all of one CA.
-func credentials(dir string, count int) ([]string, error) {
-	ca, err := pki.NewCA("peers", time.Now())
-	if err != nil {
-		return nil, err
-	}
-	var homes []string
-	for i := range count {
-		name := string(rune('a' + i))
-		own, err := controller.NewCredential(ca, ginnel.Peer{Role: ginnel.RoleRouter, ID: name})
-		if err != nil {
-			return nil, err
-		}
-		home := filepath.Join(dir, name)
-		if err := pki.SaveCredential(home, own); err != nil {
-			return nil, err
-		}
-		homes = append(homes, home)
-	}
-	return homes, nil
-}
 
 // newPerfRelayCmd gives one relay of the yardstick; bench starts it.
 func newPerfRelayCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "relay --dir DIR --next HOST:PORT",
 		Short:  "A plain relay that a network is measured against",
-		Args:   cobra.NoArgs,
 		Hidden: true,
 	}
 	flags := cmd.Flags()

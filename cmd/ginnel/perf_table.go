@@ -124,9 +124,9 @@ func printTargets(cmd *cobra.Command, targets []perf.Target) error {
 	return writeText(cmd.OutOrStdout(), "\n")
 }
 
-// draw writes the chart, if one is wanted, of what people ask first.
-func (b perfBench) draw(stderr io.Writer, found perf.Comparison) error {
-	if b.chart == "" {
+// drawBench writes a chart to a file, if there is one to be written.
+func drawBench(stderr io.Writer, chart string, found perf.Comparison, plan perf.Plan) error {
+	if chart == "" {
 		return nil
 	}
 	var panels []perf.Panel
@@ -143,7 +143,7 @@ func (b perfBench) draw(stderr io.Writer, found perf.Comparison) error {
 		{perf.TripP50, "less"},
 	} {
 		f := found.Figure(p.figure)
-		panel := perf.Panel{Title: benchTitle(p.figure, b.plan) + " (" + p.better + " is better)", Unit: f.Unit}
+		panel := perf.Panel{Title: benchTitle(p.figure, plan) + " (" + p.better + " is better)", Unit: f.Unit}
 		for _, side := range found.Sides {
 			if v, measured := f.Values[side]; measured {
 				panel.Bars = append(panel.Bars, perf.Bar{Name: side, Value: v})
@@ -157,7 +157,7 @@ func (b perfBench) draw(stderr io.Writer, found perf.Comparison) error {
 		fmt.Fprintln(stderr, "skipped: the chart, which is of the sections data and dial")
 		return nil
 	}
-	file, err := os.Create(b.chart)
+	file, err := os.Create(chart)
 	if err != nil {
 		return fmt.Errorf("--chart: %w", err)
 	}

@@ -5,8 +5,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -93,7 +95,7 @@ func perfResults(t *testing.T, out string) map[string]perfResult {
 // be done in it, and identity gives the file of an identity.
 func inLab(t *testing.T, text string) (ctx context.Context, identity func(name string) (file string)) {
 	t.Helper()
-	file, err := lab.Parse([]byte(text))
+	file, err := lab.Parse("lab.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,4 +167,21 @@ func perfRun(ctx context.Context, t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	return out.String()
+}
+
+// until asks ready again and again until it says yes.
+func until(ctx context.Context, what string, ready func() (bool, error)) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		yes, err := ready()
+		if err == nil && yes {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: not ready: %w", what, cmp.Or(err, ctx.Err()))
+		}
+	}
 }

@@ -49,6 +49,7 @@ var layers = map[string][]string{
 
 	"internal/wire": nouns,
 
+	"internal/document":  {},
 	"internal/dialloop":  {".", "internal/core/dialer"},
 	"internal/dns":       nouns,
 	"internal/hostdns":   {},
@@ -64,8 +65,8 @@ var layers = map[string][]string{
 	"internal/endpoint":  {".", "internal/core/flow", "internal/wire", "internal/pki", "internal/record", "internal/socket"},
 
 	"internal/api":        nouns,
-	"internal/controller": slices.Concat(network, []string{"internal/store", "internal/api"}),
-	"internal/router":     network,
+	"internal/controller": slices.Concat(network, []string{"internal/document", "internal/store", "internal/api"}),
+	"internal/router":     slices.Concat(network, []string{"internal/document"}),
 	"internal/tunnel":     {".", "sdk", "internal/dns", "internal/intercept", "internal/splice", "internal/datagram", "internal/hostdns"},
 	"sdk": {
 		".", "internal/core/dialer", "internal/core/flow", "internal/core/path",
@@ -75,12 +76,14 @@ var layers = map[string][]string{
 
 	"internal/svg":      {},
 	"internal/replay":   slices.Concat(cores, []string{"internal/svg"}),
-	"internal/explain":  cores,
+	"internal/explain":  slices.Concat(cores, []string{"internal/document"}),
 	"internal/perf":     slices.Concat(cores, []string{"sdk", "internal/svg"}),
 	"internal/lab":      all,
 	"internal/programs": all, // tests only
 	"internal/testhost": {},  // for tests only
 	"internal/demo":     all,
+	"internal/bench":    all,
+	"internal/fleet":    {".", "sdk", "internal/api", "internal/pki", "internal/perf", "internal/demo"},
 
 	"cmd/ginnel":        all,
 	"internal/archtest": {},
@@ -92,6 +95,7 @@ var outside = map[string][]string{
 	"github.com/danielgtaylor/huma":   {"internal/api"},
 	"github.com/vishvananda/netlink":  {"internal/intercept", "internal/hostdns"},
 	"github.com/google/nftables":      {"internal/intercept"},
+	"github.com/goccy/go-yaml/":       {"internal/document"},
 	"github.com/spf13/cobra":          {"cmd/ginnel"},
 	"github.com/jedib0t/go-pretty/v6": {"cmd/ginnel"},
 }

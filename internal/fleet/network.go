@@ -1,65 +1,62 @@
 // Copyright 2026 The Ginnel Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package fleet
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
 	"github.com/ginnel/ginnel/internal/perf"
-	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/sdk"
 )
 
-// Names in the network of a bench.
+// product is the name of the network's side of a comparison.
+const product = "ginnel"
+
+// Names in the network.
 const (
-	perfProduct    = "ginnel" // its side
-	perfController = "controller"
-	perfEdge       = "edge"
-	perfEgress     = "egress"
-	perfBeyond     = "beyond"
-	perfDistant    = "distant" // a shaper lies before it: of two routers, the higher id dials
-	perfMachine    = "client"
-	perfName       = "perf"
+	controller = "controller"
+	edge       = "edge"
+	egress     = "egress"
+	beyond     = "beyond"
+	distant    = "distant" // a shaper lies before it: of two routers, the higher id dials
+	machine    = "client"
+	short      = "perf" // the service that every network has
 )
 
-// benchWay is a service of the network of a bench, and the routers that lie before
+// way is a service of the network, and the routers that lie before
 // its server.
-type benchWay struct {
+type way struct {
 	service string
 	path    []ginnel.RouterID
 }
 
 // The ways that there are. They share routers: what a bench does not measure is idle.
-func shortWay() benchWay { return benchWay{perfName, []ginnel.RouterID{perfEdge, perfEgress}} }
+func shortWay() way { return way{short, []ginnel.RouterID{edge, egress}} }
 
-func longerWay() benchWay {
-	return benchWay{"longer", []ginnel.RouterID{perfEdge, perfEgress, perfBeyond}}
+func longerWay() way {
+	return way{"longer", []ginnel.RouterID{edge, egress, beyond}}
 }
 
-func farWay() benchWay { return benchWay{"far", []ginnel.RouterID{perfEdge, perfDistant}} }
+func farWay() way { return way{"far", []ginnel.RouterID{edge, distant}} }
 
 // name gives what programs call the service.
-func (w benchWay) name() string { return w.service + ".internal" }
+func (w way) name() string { return w.service + ".internal" }
 
-// benchNetwork is a network as an operator would make it, each part a process.
-type benchNetwork struct {
+// network is a network as an operator would make it, each part a process.
+type network struct {
 	fleet     *fleet
 	dir       string
-	ways      []benchWay
+	ways      []way
 	client    *api.Client
 	processes map[string]*perf.Process // controller and routers, by name
 	metrics   map[string]string        // HOST:PORT of those of routers
@@ -70,7 +67,7 @@ type benchNetwork struct {
 }
 
 // network makes a network with these ways, two tunnelers, and an SDK that dials in it.
-func (f *fleet) network(dir, server string, ways ...benchWay) (*benchNetwork, *sdk.Client, error) {
+func (f *fleet) network(dir, server string, ways ...way) (*network, *sdk.Client, error) {
 	n, client, err := f.bareNetwork(dir, server, ways...)
 	if err != nil {
 		return nil, nil, err
@@ -79,8 +76,8 @@ func (f *fleet) network(dir, server string, ways ...benchWay) (*benchNetwork, *s
 	defer cancel()
 	err = n.startTunnelers(ctx)
 	if err == nil {
-		err = n.checkPaths(ctx, func(ctx context.Context, w benchWay) (net.Conn, error) {
-			return dialTCP(n.resuming.listen[w.service])(ctx)
+		err = n.checkPaths(ctx, func(ctx context.Context, w way) (net.Conn, error) {
+			return perf.DialTCP(n.resuming.listen[w.service])(ctx)
 		})
 	}
 	if err != nil {
@@ -91,8 +88,8 @@ func (f *fleet) network(dir, server string, ways ...benchWay) (*benchNetwork, *s
 }
 
 // bareNetwork makes a network without tunnelers.
-func (f *fleet) bareNetwork(dir, server string, ways ...benchWay) (*benchNetwork, *sdk.Client, error) {
-	n := newBenchNetwork(f, dir, ways...)
+func (f *fleet) bareNetwork(dir, server string, ways ...way) (*network, *sdk.Client, error) {
+	n := newNetwork(f, dir, ways...)
 	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
@@ -101,7 +98,7 @@ func (f *fleet) bareNetwork(dir, server string, ways ...benchWay) (*benchNetwork
 		func(ctx context.Context) error { return n.describe(ctx, server) },
 		n.await,
 		func(ctx context.Context) (err error) {
-			n.identity, _, err = n.enroll(ctx, perfMachine)
+			n.identity, _, err = n.enroll(ctx, machine)
 			return err
 		},
 	} {
@@ -113,8 +110,8 @@ func (f *fleet) bareNetwork(dir, server string, ways ...benchWay) (*benchNetwork
 	return n, client, err
 }
 
-func newBenchNetwork(f *fleet, dir string, ways ...benchWay) *benchNetwork {
-	return &benchNetwork{
+func newNetwork(f *fleet, dir string, ways ...way) *network {
+	return &network{
 		fleet: f, dir: dir, ways: ways, processes: map[string]*perf.Process{}, metrics: map[string]string{},
 		links: map[ginnel.LinkSpec]bool{},
 	}
@@ -122,13 +119,13 @@ func newBenchNetwork(f *fleet, dir string, ways ...benchWay) *benchNetwork {
 
 // side gives the ways through the network, from the listeners of its tunnelers and
 // from the SDK that goes without one.
-func (n *benchNetwork) side(client *sdk.Client) perf.Side {
+func (n *network) side(client *sdk.Client) perf.Side {
 	s := n.by(n.resuming)
 	full := n.by(n.full)
-	s.Name, s.Full, s.Few = perfProduct, &full, true
-	s.Direct = func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, perfName) }
+	s.Name, s.Full, s.Few = product, &full, true
+	s.Direct = func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, short) }
 	for _, w := range n.ways {
-		dial := dialTCP(n.resuming.listen[w.service])
+		dial := perf.DialTCP(n.resuming.listen[w.service])
 		switch w.service {
 		case longerWay().service:
 			s.Longer = dial
@@ -140,49 +137,41 @@ func (n *benchNetwork) side(client *sdk.Client) perf.Side {
 }
 
 // by gives the way through the network by a tunneler.
-func (n *benchNetwork) by(t tunneler) perf.Side {
-	used := []*perf.Process{n.processes[perfController], n.processes[perfEdge], n.processes[perfEgress], t.process}
-	s := side(t.listen[perfName], used)
+func (n *network) by(t tunneler) perf.Side {
+	used := []*perf.Process{n.processes[controller], n.processes[edge], n.processes[egress], t.process}
+	s := side(t.listen[short], used)
 	s.Handshakes = t.handshakes
 	return s
 }
 
-type tunneler struct {
-	process *perf.Process
-	listen  map[string]string // HOST:PORT by service
-	more    []string          // it listens at these, too, by further flags
-	metrics string            // HOST:PORT
-	dns     string            // HOST:PORT; empty: it answers no names
-}
+func (n *network) path(name string) string { return filepath.Join(n.dir, name) }
 
-func (n *benchNetwork) path(name string) string { return filepath.Join(n.dir, name) }
-
-func (n *benchNetwork) launch(name string, args ...string) error {
+func (n *network) launch(name string, args ...string) error {
 	p, err := n.fleet.launch(args...)
 	n.processes[name] = p
 	return err
 }
 
 // startController makes a network whose controller dials its routers at once.
-func (n *benchNetwork) startController(ctx context.Context) error {
-	home, config := n.path(perfController), n.path("controller.yaml")
-	if err := initController(ctx, home, perfName, "c1"); err != nil {
+func (n *network) startController(ctx context.Context) error {
+	home, config := n.path(controller), n.path("controller.yaml")
+	if err := n.fleet.run(ctx, "controller", "init", "--dir", home, "--network", "perf"); err != nil {
 		return err
 	}
 	if err := os.WriteFile(config, []byte("dialer: {dialDelay: 0s}\n"), 0o600); err != nil {
 		return err
 	}
-	if err := n.launch(perfController, "controller", "run", "--dir", home, "--config", config); err != nil {
+	if err := n.launch(controller, "controller", "run", "--dir", home, "--config", config); err != nil {
 		return err
 	}
-	n.client = api.NewSocketClient(filepath.Join(home, socketName))
+	n.client = api.NewSocketClient(filepath.Join(home, "admin.sock"))
 	return until(ctx, "the controller", func() (bool, error) {
 		_, err := n.client.Status(ctx)
 		return err == nil, nil
 	})
 }
 
-func (n *benchNetwork) startRouters(ctx context.Context) error {
+func (n *network) startRouters(ctx context.Context) error {
 	for _, w := range n.ways {
 		for _, r := range w.path {
 			if n.processes[string(r)] != nil {
@@ -196,13 +185,13 @@ func (n *benchNetwork) startRouters(ctx context.Context) error {
 	return nil
 }
 
-func (n *benchNetwork) startRouter(ctx context.Context, name string) error {
+func (n *network) startRouter(ctx context.Context, name string) error {
 	listen, err := freePort()
 	if err != nil {
 		return err
 	}
 	reached := listen
-	if name == perfDistant {
+	if name == distant {
 		if reached, err = n.fleet.shaper(listen); err != nil {
 			return err
 		}
@@ -213,15 +202,11 @@ func (n *benchNetwork) startRouter(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	token, err := routerToken(name, pki.Secret(made.Token))
-	if err != nil {
+	token := n.path(name + ".token")
+	if err := os.WriteFile(token, []byte(made.Token), 0o600); err != nil {
 		return err
 	}
-	cfg, err := initialConfig(token, listen, nil, nil)
-	if err != nil {
-		return err
-	}
-	if err := initRouter(n.path(name), pki.Secret(made.Token), cfg); err != nil {
+	if err := n.fleet.run(ctx, "router", "init", "--dir", n.path(name), "--token", token, "--listen", listen); err != nil {
 		return err
 	}
 	if n.metrics[name], err = freePort(); err != nil {
@@ -242,7 +227,7 @@ func freePort() (string, error) {
 
 // describe says what the network is for. The policy that a network begins with
 // would let the client start at the egress router, which is no path at all.
-func (n *benchNetwork) describe(ctx context.Context, server string) error {
+func (n *network) describe(ctx context.Context, server string) error {
 	if err := n.client.Policies().Delete(ctx, "all-edge-routers"); err != nil {
 		return err
 	}
@@ -254,8 +239,8 @@ func (n *benchNetwork) describe(ctx context.Context, server string) error {
 		}
 	}
 	for _, p := range []ginnel.Policy{
-		{ID: "dial", Kind: ginnel.DialPolicy, Identities: []string{"@" + perfMachine}, Services: services},
-		{ID: "edge", Kind: ginnel.EdgeRouterPolicy, Identities: []string{"@" + perfMachine}, Routers: []string{"@" + perfEdge}},
+		{ID: "dial", Kind: ginnel.DialPolicy, Identities: []string{"@" + machine}, Services: services},
+		{ID: "edge", Kind: ginnel.EdgeRouterPolicy, Identities: []string{"@" + machine}, Routers: []string{"@" + edge}},
 	} {
 		if _, err := n.client.Policies().Create(ctx, p); err != nil {
 			return err
@@ -265,7 +250,7 @@ func (n *benchNetwork) describe(ctx context.Context, server string) error {
 }
 
 // describeWay makes the links of a way that no earlier one has made, and its service.
-func (n *benchNetwork) describeWay(ctx context.Context, w benchWay, server string) error {
+func (n *network) describeWay(ctx context.Context, w way, server string) error {
 	for i := range w.path[1:] {
 		l := ginnel.LinkSpec{A: w.path[i], B: w.path[i+1]}
 		if n.links[l] {
@@ -288,7 +273,7 @@ func (n *benchNetwork) describeWay(ctx context.Context, w benchWay, server strin
 }
 
 // await waits until all routers are connected and the links are up and measured.
-func (n *benchNetwork) await(ctx context.Context) error {
+func (n *network) await(ctx context.Context) error {
 	return until(ctx, "routers and their links", func() (bool, error) {
 		routers, err := n.client.Routers().List(ctx)
 		if err != nil {
@@ -309,20 +294,8 @@ func (n *benchNetwork) await(ctx context.Context) error {
 	})
 }
 
-// startTunnelers starts the tunnelers of an identity that may use the edge router
-// only, and waits until they get through.
-func (n *benchNetwork) startTunnelers(ctx context.Context) error {
-	file := n.path(perfMachine + ".json")
-	var err error
-	if n.resuming, err = n.startTunneler(ctx, file); err != nil {
-		return err
-	}
-	n.full, err = n.startTunneler(ctx, file, "--resume-sessions=false")
-	return err
-}
-
 // enroll makes an identity and gives the file that it is in.
-func (n *benchNetwork) enroll(ctx context.Context, name ginnel.IdentityID) (*sdk.Identity, string, error) {
+func (n *network) enroll(ctx context.Context, name ginnel.IdentityID) (*sdk.Identity, string, error) {
 	made, err := n.client.Identities().Create(ctx, api.IdentityCreate{Identity: ginnel.Identity{ID: name}})
 	if err != nil {
 		return nil, "", err
@@ -335,66 +308,8 @@ func (n *benchNetwork) enroll(ctx context.Context, name ginnel.IdentityID) (*sdk
 	return identity, file, identity.Save(file)
 }
 
-func (n *benchNetwork) startTunneler(ctx context.Context, identity string, more ...string) (tunneler, error) {
-	args := []string{"tunnel", "run", "--json", "--identity", identity, "--zone", "internal", "--metrics", "127.0.0.1:0"}
-	for _, w := range n.ways {
-		args = append(args, "--listen", "127.0.0.1:0="+w.name()+":80")
-	}
-	ready, p, err := n.fleet.start(append(args, more...)...)
-	if err != nil {
-		return tunneler{}, err
-	}
-	if len(ready.Listen) < len(n.ways) {
-		return tunneler{}, fmt.Errorf("the tunneler listens at %q", ready.Listen)
-	}
-	t := tunneler{p, map[string]string{}, ready.Listen[len(n.ways):], ready.Metrics, ready.DNS}
-	for i, w := range n.ways {
-		t.listen[w.service] = ready.Listen[i]
-		err := until(ctx, "the way "+w.service, func() (bool, error) {
-			_, err := perf.Connect(ctx, dialTCP(ready.Listen[i]), 1, perf.Bound{Count: 1})
-			return err == nil, err
-		})
-		if err != nil {
-			return tunneler{}, err
-		}
-	}
-	return t, nil
-}
-
-// handshakes gives what the tunneler's metrics say of them.
-func (t tunneler) handshakes(ctx context.Context) (perf.Handshakes, error) {
-	counted, err := scrape(ctx, t.metrics)
-	h := perf.Handshakes{Full: counted[handshakesName+`{resumed="false"}`], Resumed: counted[handshakesName+`{resumed="true"}`]}
-	if err == nil && h == (perf.Handshakes{}) {
-		err = fmt.Errorf("metrics of %s: no handshakes", t.metrics)
-	}
-	return h, err
-}
-
-// scrape reads the metrics of a process at HOST:PORT, by name and labels.
-func scrape(ctx context.Context, address string) (map[string]float64, error) {
-	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := http.DefaultClient.Do(ask)
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	defer answer.Body.Close()
-	counted := map[string]float64{}
-	lines := bufio.NewScanner(answer.Body)
-	for lines.Scan() {
-		name, number, _ := strings.Cut(lines.Text(), " ")
-		if v, err := strconv.ParseFloat(number, 64); err == nil {
-			counted[name] = v
-		}
-	}
-	return counted, lines.Err()
-}
-
 // checkPaths fails if a way to the server is another than what is to be measured.
-func (n *benchNetwork) checkPaths(ctx context.Context, dial func(context.Context, benchWay) (net.Conn, error)) error {
+func (n *network) checkPaths(ctx context.Context, dial func(context.Context, way) (net.Conn, error)) error {
 	for _, w := range n.ways {
 		conn, err := dial(ctx, w)
 		if err != nil {

@@ -1,41 +1,37 @@
 // Copyright 2026 The Ginnel Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package fleet
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os/exec"
 	"slices"
 	"time"
 
-	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/demo"
 	"github.com/ginnel/ginnel/internal/perf"
 	"github.com/ginnel/ginnel/sdk"
 )
 
 const (
-	// maxIdle bounds the idle circuits of a bench: a router lets one identity have
-	// half as many again.
-	maxIdle = 10_000
-	// idleMemory is what an SDK needs for so many.
+	// idleMemory is what an SDK needs for MostCircuits.
 	idleMemory = 1 << 30
-	// settled is after what time a process is as it stays while nothing is to be done.
-	settled = startTime + 5*time.Second
+	// settled is after what time a process is as it stays while nothing is to be
+	// done: after ten seconds it lets go of what only its start needed.
+	settled = 15 * time.Second
 )
 
 // alone measures what the network needs by itself, and how soon it sees what broke,
 // as far as that is wanted. It has a network of its own, whose processes collect
 // garbage at half of what is alive, not at all of it: what a collection found alive
 // is what circuits are counted by, and must not be of long ago.
-func (b perfBench) alone(ctx context.Context, stderr io.Writer, found *perf.Comparison) error {
-	return withFleet(ctx, stderr, func(f *fleet, dir, server string) error {
+func (b Bench) alone(ctx context.Context, p Program, found *perf.Comparison) error {
+	return p.with(ctx, func(f *fleet, dir, server string) error {
 		f.env = []string{"env", "GOGC=50"}
 		n, client, err := f.bareNetwork(dir, server, longerWay())
 		if err != nil {
@@ -43,16 +39,16 @@ func (b perfBench) alone(ctx context.Context, stderr io.Writer, found *perf.Comp
 		}
 		defer n.client.Close()
 		defer client.Close()
-		dial := func(ctx context.Context, w benchWay) (net.Conn, error) { return client.Dial(ctx, w.service) }
+		dial := func(ctx context.Context, w way) (net.Conn, error) { return client.Dial(ctx, w.service) }
 		if err := n.checkPaths(ctx, dial); err != nil {
 			return err
 		}
-		if slices.Contains(b.plan.Sections, perf.Alone) {
-			if err := n.idle(b, client, stderr, found); err != nil {
+		if slices.Contains(b.Plan.Sections, perf.Alone) {
+			if err := n.idle(b, client, found); err != nil {
 				return err
 			}
 		}
-		if slices.Contains(b.plan.Sections, perf.Faults) {
+		if slices.Contains(b.Plan.Sections, perf.Faults) {
 			return n.faults(found)
 		}
 		return nil
@@ -60,24 +56,24 @@ func (b perfBench) alone(ctx context.Context, stderr io.Writer, found *perf.Comp
 }
 
 // idle measures what is needed while nothing is to be done.
-func (n *benchNetwork) idle(b perfBench, client *sdk.Client, stderr io.Writer, found *perf.Comparison) error {
+func (n *network) idle(b Bench, client *sdk.Client, found *perf.Comparison) error {
 	select {
 	case <-time.After(settled):
 	case <-n.fleet.ctx.Done():
 		return n.fleet.ctx.Err()
 	}
 	for _, m := range []struct{ process, figure string }{
-		{perfController, perf.MemoryController}, {perfEdge, perf.MemoryRouter},
+		{controller, perf.MemoryController}, {edge, perf.MemoryRouter},
 	} {
 		used, err := n.processes[m.process].Usage()
 		if err != nil {
-			fmt.Fprintf(stderr, "skipped: memory: %v\n", err)
+			n.fleet.skip("memory", err)
 			break
 		}
 		found.Add(perf.Alone, m.figure, "MiB", float64(used.Memory)/(1<<20))
 	}
 	dial := func(ctx context.Context) (net.Conn, error) { return client.Dial(ctx, longerWay().service) }
-	if err := n.idleCircuits(dial, b.circuits, b.plan.InFlight, found); err != nil {
+	if err := n.idleCircuits(dial, b.Circuits, b.Plan.InFlight, found); err != nil {
 		return err
 	}
 	took, err := n.fleet.demo()
@@ -92,10 +88,10 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 // idleCircuits measures what a circuit that does nothing keeps in the router of its
 // client, in one that it passes, and in the one where it ends.
-func (n *benchNetwork) idleCircuits(dial perf.Dial, count, inFlight int, found *perf.Comparison) error {
+func (n *network) idleCircuits(dial perf.Dial, count, inFlight int, found *perf.Comparison) error {
 	ctx := n.fleet.ctx
 	routers := []struct{ name, figure string }{
-		{perfEdge, perf.MemoryClient}, {perfEgress, perf.MemoryRow}, {perfBeyond, perf.MemoryEnd},
+		{edge, perf.MemoryClient}, {egress, perf.MemoryRow}, {beyond, perf.MemoryEnd},
 	}
 	// What a router makes once, for all circuits, is none of a circuit.
 	_, err := perf.Connect(ctx, dial, inFlight, perf.Bound{Count: count/10 + 1})
@@ -132,64 +128,15 @@ func (n *benchNetwork) idleCircuits(dial perf.Dial, count, inFlight int, found *
 
 // alive gives the bytes that a router keeps: what was alive at its last collection,
 // and stacks.
-func (n *benchNetwork) alive(ctx context.Context, router string) (float64, error) {
+func (n *network) alive(ctx context.Context, router string) (float64, error) {
 	counted, err := scrape(ctx, n.metrics[router])
 	return counted["go_gc_heap_live_bytes"] + counted["go_memstats_stack_inuse_bytes"], err
-}
-
-// faults halts a router and measures until nobody dials over it, then kills another.
-func (n *benchNetwork) faults(found *perf.Comparison) error {
-	ctx, cancel := context.WithTimeout(n.fleet.ctx, time.Minute)
-	defer cancel()
-	gone := func(router ginnel.RouterID) func() (bool, error) {
-		return func() (bool, error) {
-			r, err := n.client.Routers().Get(ctx, string(router))
-			return err == nil && !r.Connected, err
-		}
-	}
-	unlinked := func(router ginnel.RouterID) func() (bool, error) {
-		return func() (bool, error) {
-			links, err := n.client.Links().List(ctx)
-			for _, l := range links {
-				if l.Up && (l.A == router || l.B == router) {
-					return false, err
-				}
-			}
-			return err == nil, err
-		}
-	}
-	begin := time.Now()
-	if err := n.processes[perfBeyond].Halt(ctx); err != nil {
-		return err
-	}
-	if err := until(ctx, "a silent link to be down", unlinked(perfBeyond)); err != nil {
-		return err
-	}
-	found.Add(perf.Faults, perf.AfterSilentLink, "ms", milliseconds(time.Since(begin)))
-	if err := until(ctx, "a silent router to be gone", gone(perfBeyond)); err != nil {
-		return err
-	}
-	found.Add(perf.Faults, perf.AfterSilentCtrl, "ms", milliseconds(time.Since(begin)))
-	if err := n.processes[perfBeyond].Kill(); err != nil {
-		return err
-	}
-	begin = time.Now()
-	if err := n.processes[perfEgress].Kill(); err != nil {
-		return err
-	}
-	for _, seen := range []func() (bool, error){unlinked(perfEgress), gone(perfEgress)} {
-		if err := until(ctx, "a killed router to be gone", seen); err != nil {
-			return err
-		}
-	}
-	found.Add(perf.Faults, perf.AfterKill, "ms", milliseconds(time.Since(begin)))
-	return nil
 }
 
 // demo runs the demonstration to its end, and gives the time from its start to the
 // first byte of the download by name.
 func (f *fleet) demo() (time.Duration, error) {
-	cmd := exec.CommandContext(f.ctx, f.program, "demo", "--once", "--json", "--size", fmt.Sprint(demo.LeastSize>>20))
+	cmd := exec.CommandContext(f.ctx, f.program.Path, "demo", "--once", "--json", "--size", fmt.Sprint(demo.LeastSize>>20))
 	cmd.Stderr = f.log
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Ginnel Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package fleet
 
 import (
 	"context"
@@ -43,7 +43,8 @@ func peers() []peer {
 	}
 }
 
-func peerNames() []string {
+// Peers are the names of what a network can be measured beside, the yardstick first.
+func Peers() []string {
 	var names []string
 	for _, p := range peers() {
 		names = append(names, p.name)
@@ -86,12 +87,12 @@ func lookProgram(name string) (string, error) {
 // beginTCP gives the way to the server with nothing between, and, if that is measured,
 // another with a far link.
 func beginTCP(f *fleet, _, server string) (perf.Side, error) {
-	s := perf.Side{Dial: dialTCP(server)}
+	s := perf.Side{Dial: perf.DialTCP(server)}
 	if !f.far {
 		return s, nil
 	}
 	far, err := f.shaper(server)
-	s.Far = dialTCP(far)
+	s.Far = perf.DialTCP(far)
 	return s, err
 }
 
@@ -178,7 +179,7 @@ func beginSSH(f *fleet, dir, server string) (perf.Side, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
 	defer cancel()
 	err = until(ctx, "sshd", func() (bool, error) {
-		conn, err := dialTCP(ports[0])(ctx)
+		conn, err := perf.DialTCP(ports[0])(ctx)
 		if err != nil {
 			return false, err
 		}

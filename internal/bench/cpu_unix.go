@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package main
+package bench
 
 import (
 	"syscall"
