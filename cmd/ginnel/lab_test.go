@@ -18,7 +18,7 @@ func TestLabRunHelp(t *testing.T) {
 	if !found {
 		t.Fatal("the help holds no file: the search is wrong")
 	}
-	f, err := lab.Parse([]byte(text))
+	f, err := lab.Parse("lab.yaml", []byte(text))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -60,7 +60,6 @@ func newPathExplainCmd() *cobra.Command {
 		Use:   "explain --topology FILE --from ROUTER (--to ROUTER | --service NAME)",
 		Short: "Explain the path, and the terminator, that a circuit gets in a topology",
 		Long:  pathExplainHelp,
-		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return explainPath(cmd, f) },
 	}
 	flags := cmd.Flags()
@@ -70,11 +69,7 @@ func newPathExplainCmd() *cobra.Command {
 	flags.StringVar(&f.service, "service", "", "service whose terminator is to be chosen")
 	flags.IntVar(&f.count, "count", 0, "repeat the choice so often and count the picks")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the strategies that draw (default: another each time)")
-	for _, name := range []string{"topology", "from"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic("BUG: " + err.Error())
-		}
-	}
+	need(cmd, "topology", "from")
 	cmd.MarkFlagsMutuallyExclusive("to", "service")
 	cmd.MarkFlagsOneRequired("to", "service")
 	return cmd
@@ -128,11 +123,7 @@ func readTopology(stdin io.Reader, name string) (*explain.Topology, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read topology: %w", err)
 	}
-	topology, err := explain.Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("topology %s: %w", name, err)
-	}
-	return topology, nil
+	return explain.Parse(name, data)
 }
 
 func printPicks(cmd *cobra.Command, picks map[ginnel.TerminatorID]int, count int) error {

@@ -172,8 +172,8 @@ func TestRefusedWithoutNetwork(t *testing.T) {
 	p.run("controller", "init", "--dir", "C", "--network", "demo")
 	p.refused(1, "connection refused", "service", "list", "--controller", "https://127.0.0.1:"+p.ports(1)[0], "--identity", "C/admin.json")
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown":  {"groups: [a]\ndialer:\n  dialDelai: 3s\n", "unknown.yaml: line 3, column 3: unknown field \"dialDelai\""},
-		"type":     {"dialer:\n  dialDelay: soon\n", "type.yaml: line 2: dialer.dialDelay: \"soon\": want a duration"},
+		"unknown":  {"groups: [a]\ndialer:\n  dialDelai: 3s\n", "unknown.yaml:3: dialer.dialDelai: unknown key"},
+		"type":     {"dialer:\n  dialDelay: soon\n", "type.yaml:2: dialer.dialDelay: soon: want a duration"},
 		"value":    {"dialer:\n  minRetryInterval: 10m\n", "value.yaml:2: dialer.minRetryInterval"},
 		"negative": {"\n\ndialer: {dialDelay: -1s}\n", "negative.yaml:3: dialer.dialDelay"},
 	} {
@@ -182,5 +182,5 @@ func TestRefusedWithoutNetwork(t *testing.T) {
 		p.refused(1, c.want, "controller", "config", "check", "--config", name+".yaml")
 	}
 	p.write("C/controller.yaml", "listen: \"tls:127.0.0.1:1\"\nfoo: 1\n")
-	p.refused(1, "C/controller.yaml: line 2", "controller", "run", "--dir", "C")
+	p.refused(1, "C/controller.yaml:2: foo: unknown key", "controller", "run", "--dir", "C")
 }

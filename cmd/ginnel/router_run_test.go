@@ -177,7 +177,7 @@ func TestRouterRunRefuses(t *testing.T) {
 	}{
 		{"nothing there", func(t *testing.T, dir string) { remove(t, dir, router.ConfigFile) }, "holds no router", "router init"},
 		{"port in use", func(*testing.T, string) {}, "address already in use", "another address"},
-		{"configuration", func(t *testing.T, dir string) { write(t, dir, router.ConfigFile, "listen: nope\nfoo: 1\n") }, "config.yaml:2: foo: no such key", ""},
+		{"configuration", func(t *testing.T, dir string) { write(t, dir, router.ConfigFile, "listen: nope\nfoo: 1\n") }, "config.yaml:2: foo: unknown key", ""},
 		{"tunneler's keys", func(t *testing.T, dir string) {
 			write(t, dir, router.ConfigFile, "listen: \"a:1\"\ntunneler:\n  identity: a.json\n  gateway: [192.168.1.0/24, nope]\n")
 		}, "config.yaml:4: tunneler.gateway: nope: want a prefix", ""},
@@ -286,9 +286,9 @@ func TestBuiltInTunnelerKeys(t *testing.T) {
 		{"zone", nil, "<nil>"},
 		{"forward", []string{"lan=10.0.0.0/8:22"}, "<nil>"},
 		{"dns", []string{"a:1", "b:1"}, "want one value"},
-		{"host-dns", []string{"file"}, "no such key"},
-		{"proxy", []string{"http://proxy:1"}, "no such key"},
-		{"logLevel", []string{"debug"}, "no such key"},
+		{"host-dns", []string{"file"}, "unknown key"},
+		{"proxy", []string{"http://proxy:1"}, "unknown key"},
+		{"logLevel", []string{"debug"}, "unknown key"},
 		{"upstream", []string{"resolver"}, "resolver: want IP or IP:PORT"},
 	} {
 		if err := new(builtIn).set(c.key, c.values...); fmt.Sprint(err) != c.want {

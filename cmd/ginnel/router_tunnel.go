@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ginnel/ginnel/internal/document"
 	"github.com/ginnel/ginnel/internal/router"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/sdk"
@@ -32,7 +33,7 @@ type builtIn struct {
 }
 
 // section reads the section.
-func (b *builtIn) section() router.Section { return router.Section{Name: "tunneler", Set: b.set} }
+func (b *builtIn) section() document.Section { return document.Section{Name: "tunneler", Set: b.set} }
 
 // hump is where a word begins in camel case.
 var hump = regexp.MustCompile(`[a-z][A-Z]`)
@@ -46,7 +47,7 @@ func (b *builtIn) set(key string, values ...string) error {
 	name := strings.ToLower(hump.ReplaceAllStringFunc(key, func(s string) string { return s[:1] + "-" + s[1:] }))
 	flag := b.cmd.Flags().Lookup(name)
 	if flag == nil || strings.Contains(key, "-") || name == "proxy" { // the router's dialProxy holds
-		return errors.New("no such key")
+		return errors.New("unknown key")
 	}
 	if kind := flag.Value.Type(); len(values) != 1 && kind != "func" && kind != "stringArray" {
 		return errors.New("want one value")

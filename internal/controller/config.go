@@ -4,22 +4,15 @@
 package controller
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"reflect"
-	"strings"
 	"time"
-
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/dialer"
+	"github.com/ginnel/ginnel/internal/document"
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/transport"
 )
@@ -85,23 +78,7 @@ func (c Config) Validate() error {
 	if c.CertificateLife < time.Second || c.CertificateLife > maxCertificateLife {
 		refuse("certificateLife", fmt.Errorf("%s: want 1s to %s", c.CertificateLife, maxCertificateLife))
 	}
-	return errors.Join(append(all, prefixed("dialer.", c.Dialer.Validate())...)...)
-}
-
-// prefixed gives the single errors of a joined one, with their keys below prefix.
-func prefixed(prefix string, err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return nil
-	}
-	var out []error
-	for _, e := range joined.Unwrap() {
-		if k, ok := errors.AsType[*dialer.KeyError](e); ok {
-			e = &dialer.KeyError{Key: prefix + k.Key, Problem: k.Problem}
-		}
-		out = append(out, e)
-	}
-	return out
+	return errors.Join(append(all, dialer.Below("dialer.", c.Dialer.Validate())...)...)
 }
 
 // LoadConfig reads a configuration file. The error names file and line of
@@ -116,155 +93,23 @@ func LoadConfig(path string) (Config, error) {
 
 // ParseConfig reads the text of a configuration file; file is its name in errors.
 func ParseConfig(file string, text []byte) (Config, error) {
-	c, err := decodeConfig(text)
-	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", file, err)
-	}
-	err = c.Validate()
-	if err == nil {
-		return c, nil
-	}
-	var all []error
-	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
-		at := file
-		if k, ok := errors.AsType[*dialer.KeyError](e); ok {
-			if line := lineOf(text, k.Key); line > 0 {
-				at = fmt.Sprintf("%s:%d", file, line)
-			}
-		}
-		all = append(all, fmt.Errorf("%s: %w", at, e))
-	}
-	return Config{}, errors.Join(all...)
-}
-
-// decodeConfig decodes text strictly into the defaults.
-func decodeConfig(text []byte) (c Config, err error) {
-	// The decoder panics on some texts that are not what it expects.
-	defer func() {
-		if recover() != nil {
-			c, err = Config{}, errors.New("not understood: not plain YAML")
-		}
-	}()
-	c = DefaultConfig()
-	c.Dialer.Groups = nil
-	d := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict(),
-		yaml.CustomUnmarshaler(readDuration), yaml.CustomUnmarshaler(readLevel), yaml.CustomUnmarshaler(readProxy))
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		if bad, ok := errors.AsType[*valueError](err); ok {
-			return Config{}, bad.located(text)
-		}
-		if bad, ok := errors.AsType[*secretError](err); ok {
-			return Config{}, fmt.Errorf("line %d: %w", lineOf(text, bad.key), bad)
-		}
-		return Config{}, located(err)
-	}
-	if err := d.Decode(&Config{}); !errors.Is(err, io.EOF) {
-		return Config{}, errors.New("more than one document")
-	}
-	// What is there without a value ("dialer:") was cleared, and means the default.
-	if c.Groups == nil {
-		c.Groups = DefaultConfig().Groups
-	}
-	if c.CertificateLife == 0 {
-		c.CertificateLife = DefaultConfig().CertificateLife
-	}
-	if reflect.ValueOf(c.Dialer).IsZero() {
-		c.Dialer = dialer.Defaults()
-		c.Dialer.Groups = nil
-	}
-	if c.Dialer.Groups == nil {
-		c.Dialer.Groups = c.Groups
+	d := document.Read(file, text)
+	c := DecodeConfig(d)
+	if err := d.Err(); err != nil {
+		return Config{}, err
 	}
 	return c, nil
 }
 
-// valueError is a value that cannot be read; where it stands the decoder does
-// not tell.
-type valueError struct{ text, want string }
-
-func (e *valueError) Error() string { return fmt.Sprintf("%q: want %s", e.text, e.want) }
-
-// located finds the key with the value in the text.
-func (e *valueError) located(text []byte) error {
-	keys := []string{"logLevel", "certificateLife"}
-	for field := range reflect.TypeFor[dialer.Config]().Fields() {
-		keys = append(keys, "dialer."+field.Tag.Get("yaml"))
+// DecodeConfig reads a configuration out of a document, or out of a part of one. What
+// is wrong with it is noted there.
+func DecodeConfig(d document.Mapping) Config {
+	c := DefaultConfig()
+	c.Dialer.Groups = nil
+	d.Decode(&c)
+	if c.Dialer.Groups == nil {
+		c.Dialer.Groups = c.Groups
 	}
-	for _, key := range keys {
-		if node := find(text, key); node != nil && unquoted([]byte(node.String())) == e.text {
-			return fmt.Errorf("line %d: %s: %w", node.GetToken().Position.Line, key, e)
-		}
-	}
-	return e
-}
-
-func readDuration(d *time.Duration, raw []byte) (err error) {
-	text := unquoted(raw)
-	if *d, err = time.ParseDuration(text); err != nil {
-		return &valueError{text, "a duration such as 30s or 1m30s"}
-	}
-	return nil
-}
-
-func readLevel(l *slog.Level, raw []byte) error {
-	text := unquoted(raw)
-	for _, known := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
-		if strings.EqualFold(text, known.String()) {
-			*l = known
-			return nil
-		}
-	}
-	return &valueError{text, "debug, info, warn or error"}
-}
-
-func readProxy(p *transport.Proxy, raw []byte) (err error) {
-	if *p, err = transport.ParseProxy(unquoted(raw)); err != nil {
-		return &secretError{"dialProxy", err}
-	}
-	return nil
-}
-
-// secretError is a value that cannot be read and may not be shown.
-type secretError struct {
-	key string
-	err error
-}
-
-func (e *secretError) Error() string { return e.key + ": " + e.err.Error() }
-
-func unquoted(raw []byte) string { return strings.Trim(strings.TrimSpace(string(raw)), "\"'") }
-
-// located gives err in one line that starts with where it is.
-func located(err error) error {
-	var at yaml.Error
-	if !errors.As(err, &at) || at.GetToken() == nil {
-		return err
-	}
-	pos := at.GetToken().Position
-	return fmt.Errorf("line %d, column %d: %s", pos.Line, pos.Column, at.GetMessage())
-}
-
-// lineOf gives the line at which a key's value stands; 0: nowhere.
-func lineOf(text []byte, key string) int {
-	if node := find(text, key); node != nil {
-		return node.GetToken().Position.Line
-	}
-	return 0
-}
-
-// find gives the value of a key; nil: it is not there.
-func find(text []byte, key string) ast.Node {
-	file, err := parser.ParseBytes(text, 0)
-	if err != nil {
-		return nil
-	}
-	path, err := yaml.PathString("$." + key)
-	if err != nil {
-		return nil
-	}
-	node, err := path.FilterFile(file)
-	if err != nil || node == nil || node.GetToken() == nil {
-		return nil
-	}
-	return node
+	d.Refuse(c.Validate())
+	return c
 }

@@ -114,7 +114,7 @@ func Run(ctx context.Context, opts Options, show Show, stay func(ctx context.Con
 // file describes a diamond: two ways from the entry to the exit, one cheaper by
 // more than a busy machine adds to a round trip.
 func (d *demo) file() *lab.File {
-	f, err := lab.Parse([]byte(fmt.Sprintf(`
+	f, err := lab.Parse("the demonstration", []byte(fmt.Sprintf(`
 network: demo
 controllers: [{name: c1}]
 routers: [{name: r1}, {name: r2}, {name: r3}, {name: r4}]

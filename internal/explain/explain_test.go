@@ -33,7 +33,7 @@ func TestTranscripts(t *testing.T) {
 			var err error
 			switch d.Cmd {
 			case "topology":
-				if topology, err = Parse([]byte(d.Input)); err == nil {
+				if topology, err = Parse("f", []byte(d.Input)); err == nil {
 					return ""
 				}
 			case "path":
@@ -57,7 +57,7 @@ func TestTranscripts(t *testing.T) {
 
 // Weighted shares follow 1/max(total, 1); the same seed gives the same picks.
 func TestPicks(t *testing.T) {
-	topology, err := Parse([]byte(`
+	topology, err := Parse("f", []byte(`
 minRouterCost: 0
 routers: [{id: A}, {id: B}, {id: C}]
 links: [{id: ab, a: A, b: B, staticCost: 10, latency: 0s}, {id: ac, a: A, b: C, staticCost: 30, latency: 0s}]
@@ -99,7 +99,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("A: .inf\nrouters: !00000 00000"))
 	f.Add([]byte("a: !!binary x\n---\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		topology, err := Parse(data)
+		topology, err := Parse("f", data)
 		if err != nil {
 			return
 		}

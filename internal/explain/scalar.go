@@ -9,13 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"github.com/ginnel/ginnel"
 )
-
-// The decoder rounds fractions and loses the line of what a type of ours
-// refuses, so the scalars read themselves.
 
 // units is a cost written in units, a fraction allowed; what is too large saturates.
 type units ginnel.Cost
@@ -32,16 +27,15 @@ type precedence struct {
 	value ginnel.Precedence
 }
 
-// UnmarshalYAML reads a number that is not negative.
-func (u *units) UnmarshalYAML(n ast.Node) error {
-	text := scalar(n)
-	if whole, err := strconv.ParseInt(text, 10, 64); err == nil && whole >= 0 {
+// UnmarshalText reads a number that is not negative.
+func (u *units) UnmarshalText(text []byte) error {
+	if whole, err := strconv.ParseInt(string(text), 10, 64); err == nil && whole >= 0 {
 		*u = units(ginnel.Units(whole))
 		return nil
 	}
-	f, err := strconv.ParseFloat(text, 64)
+	f, err := strconv.ParseFloat(string(text), 64)
 	if math.IsNaN(f) || f < 0 || err != nil && !math.IsInf(f, 1) {
-		return wrong(n, "a cost in units, 0 or more")
+		return fmt.Errorf("%s: want a cost in units, 0 or more", text)
 	}
 	micro := math.Round(f * float64(ginnel.Unit))
 	if micro >= float64(ginnel.MaxCost) {
@@ -52,31 +46,31 @@ func (u *units) UnmarshalYAML(n ast.Node) error {
 	return nil
 }
 
-// UnmarshalYAML reads a Go duration string.
-func (d *duration) UnmarshalYAML(n ast.Node) error {
-	got, err := time.ParseDuration(scalar(n))
+// UnmarshalText reads a Go duration string.
+func (d *duration) UnmarshalText(text []byte) error {
+	got, err := time.ParseDuration(string(text))
 	if err != nil || got < 0 {
-		return wrong(n, `a duration such as "43ms", 0 or more`)
+		return fmt.Errorf("%s: want a duration such as \"43ms\", 0 or more", text)
 	}
 	*d = duration(got)
 	return nil
 }
 
-// UnmarshalYAML reads a whole number that is not negative.
-func (c *count) UnmarshalYAML(n ast.Node) error {
-	got, err := strconv.ParseInt(scalar(n), 10, 32)
+// UnmarshalText reads a whole number that is not negative.
+func (c *count) UnmarshalText(text []byte) error {
+	got, err := strconv.ParseInt(string(text), 10, 32)
 	if err != nil || got < 0 {
-		return wrong(n, "a whole number, 0 or more")
+		return fmt.Errorf("%s: want a whole number, 0 or more", text)
 	}
 	*c = count(got)
 	return nil
 }
 
-// UnmarshalYAML reads required, default or failed.
-func (p *precedence) UnmarshalYAML(n ast.Node) error {
-	value, err := ginnel.ParsePrecedence(scalar(n))
+// UnmarshalText reads required, default or failed.
+func (p *precedence) UnmarshalText(text []byte) error {
+	value, err := ginnel.ParsePrecedence(string(text))
 	if err != nil {
-		return wrong(n, "required, default or failed")
+		return fmt.Errorf("%s: want required, default or failed", text)
 	}
 	*p = precedence{set: true, value: value}
 	return nil
@@ -88,18 +82,4 @@ func (p precedence) or(value ginnel.Precedence) ginnel.Precedence {
 		return value
 	}
 	return p.value
-}
-
-// scalar gives the text of a scalar, and nothing for what is none.
-func scalar(n ast.Node) string {
-	if _, ok := n.(ast.ScalarNode); !ok {
-		return ""
-	}
-	return n.GetToken().Value
-}
-
-// wrong says where something else stands than what is wanted.
-func wrong(n ast.Node, want string) error {
-	at := n.GetToken()
-	return fmt.Errorf("line %d, column %d: %q: want %s", at.Position.Line, at.Position.Column, at.Value, want)
 }

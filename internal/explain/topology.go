@@ -4,13 +4,13 @@
 package explain
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/path"
 	engine "github.com/ginnel/ginnel/internal/core/terminator"
+	"github.com/ginnel/ginnel/internal/document"
 )
 
 // Topology is a network as a file describes it.
@@ -27,16 +27,23 @@ type hosted struct {
 }
 
 // Parse reads a topology, YAML or JSON, strictly: an unknown key, a wrong type,
-// an id used twice or never defined is an error that says where.
-func Parse(data []byte) (*Topology, error) {
-	f, err := decode(data)
-	if err != nil {
+// an id used twice or never defined is an error that says where; name is what it
+// calls the file.
+func Parse(name string, data []byte) (*Topology, error) {
+	var f file
+	doc := document.Read(name, data)
+	doc.Decode(&f)
+	if err := doc.Err(); err != nil {
 		return nil, err
 	}
+	if doc.Empty() {
+		return nil, fmt.Errorf("%s: nothing in it", name)
+	}
 	t := &Topology{known: make(map[ginnel.RouterID]bool), services: make(map[string]*hosted)}
-	routers, routersErr := t.routers(f.Routers)
-	links, linksErr := t.links(f.Links)
-	if err := errors.Join(routersErr, linksErr, t.addServices(f.Services)); err != nil {
+	routers := t.routers(doc, f.Routers)
+	links := t.links(doc, f.Links)
+	t.addServices(doc, f.Services)
+	if err := doc.Err(); err != nil {
 		return nil, err
 	}
 	least := ginnel.MinRouterCost
@@ -47,44 +54,51 @@ func Parse(data []byte) (*Topology, error) {
 	return t, nil
 }
 
-func (t *Topology) routers(in []router) (out []path.Router, err error) {
+// named notes where an element of a list has no id, or that of an earlier one.
+func named(doc document.Mapping, key, id string, seen map[string]bool) {
+	switch {
+	case id == "":
+		doc.Wrong(key, "missing")
+	case seen[id]:
+		doc.Wrong(key, "%s is there already", id)
+	}
+	seen[id] = true
+}
+
+// leads notes where a key names a router that is not there.
+func (t *Topology) leads(doc document.Mapping, key, router string) {
+	if !t.known[ginnel.RouterID(router)] {
+		doc.Wrong(key, "there is no router %q", router)
+	}
+}
+
+func (t *Topology) routers(doc document.Mapping, in []router) (out []path.Router) {
+	seen := make(map[string]bool)
 	for i, r := range in {
+		named(doc, fmt.Sprintf("routers[%d].id", i), r.ID, seen)
 		id := ginnel.RouterID(r.ID)
-		switch {
-		case r.ID == "":
-			err = errors.Join(err, fmt.Errorf("router %d has no id", i+1))
-		case t.known[id]:
-			err = errors.Join(err, fmt.Errorf("router %s is there twice", id))
-		}
 		t.known[id] = true
 		out = append(out, path.Router{
 			ID: id, Cost: ginnel.Cost(r.Cost), NoTraversal: r.NoTraversal,
 			Connected: r.Connected == nil || *r.Connected,
 		})
 	}
-	return out, err
+	return out
 }
 
-func (t *Topology) links(in []link) (out []ginnel.Link, err error) {
-	ids := make(map[string]bool)
+func (t *Topology) links(doc document.Mapping, in []link) (out []ginnel.Link) {
+	seen := make(map[string]bool)
 	for i, l := range in {
-		switch {
-		case l.ID == "":
-			err = errors.Join(err, fmt.Errorf("link %d has no id", i+1))
-		case ids[l.ID]:
-			err = errors.Join(err, fmt.Errorf("link %s is there twice", l.ID))
-		case l.A == l.B:
-			err = errors.Join(err, fmt.Errorf("link %s joins router %q with itself", l.ID, l.A))
+		key := fmt.Sprintf("links[%d].", i)
+		named(doc, key+"id", l.ID, seen)
+		if l.A == l.B {
+			doc.Wrong(key+"b", "joins router %q with itself", l.B)
 		}
-		ids[l.ID] = true
-		for _, end := range []string{l.A, l.B} {
-			if !t.known[ginnel.RouterID(end)] {
-				err = errors.Join(err, fmt.Errorf("link %s: there is no router %q", l.ID, end))
-			}
-		}
+		t.leads(doc, key+"a", l.A)
+		t.leads(doc, key+"b", l.B)
 		out = append(out, l.noun())
 	}
-	return out, err
+	return out
 }
 
 // noun gives the link with its defaults.
@@ -102,32 +116,21 @@ func (l link) noun() ginnel.Link {
 	return out
 }
 
-func (t *Topology) addServices(in []service) (err error) {
+func (t *Topology) addServices(doc document.Mapping, in []service) {
+	seen := make(map[string]bool)
 	for i, s := range in {
-		switch {
-		case s.Name == "":
-			err = errors.Join(err, fmt.Errorf("service %d has no name", i+1))
-		case t.services[s.Name] != nil:
-			err = errors.Join(err, fmt.Errorf("service %s is there twice", s.Name))
-		}
+		key := fmt.Sprintf("services[%d].", i)
+		named(doc, key+"name", s.Name, seen)
 		h := &hosted{strategy: ginnel.Strategy(s.Strategy)}
 		ids := make(map[string]bool)
 		for j, tm := range s.Terminators {
-			switch {
-			case tm.ID == "":
-				err = errors.Join(err, fmt.Errorf("service %s: terminator %d has no id", s.Name, j+1))
-			case ids[tm.ID]:
-				err = errors.Join(err, fmt.Errorf("service %s: terminator %s is there twice", s.Name, tm.ID))
-			}
-			ids[tm.ID] = true
-			if !t.known[ginnel.RouterID(tm.Router)] {
-				err = errors.Join(err, fmt.Errorf("service %s: terminator %s: there is no router %q", s.Name, tm.ID, tm.Router))
-			}
+			key := fmt.Sprintf("%sterminators[%d].", key, j)
+			named(doc, key+"id", tm.ID, ids)
+			t.leads(doc, key+"router", tm.Router)
 			h.candidates = append(h.candidates, tm.candidate(s.Name))
 		}
 		t.services[s.Name] = h
 	}
-	return err
 }
 
 // candidate gives the terminator with its dynamic cost, as if just reported.

@@ -159,7 +159,7 @@ func TestScript(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	f, err := lab.Parse([]byte("routers: [{name: r1}]"))
+	f, err := lab.Parse("lab.yaml", []byte("routers: [{name: r1}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if _, err := lab.Open(ctx, f, lab.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("opened after the end: %v", err)
 	}
-	bad, err := lab.Parse([]byte(`tunnelers: [{identity: alice, dns: "nowhere"}]`))
+	bad, err := lab.Parse("lab.yaml", []byte(`tunnelers: [{identity: alice, dns: "nowhere"}]`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,25 +20,30 @@ import (
 // API, as an operator would. Identities follow when routers are there.
 func (l *Lab) createEntities(ctx context.Context) error {
 	b := l.controllers[0].now.Load().Backend()
-	for _, r := range l.file.Routers {
+	for i, r := range l.file.Routers {
 		if err := l.createRouter(ctx, b, r); err != nil {
-			return err
+			return l.file.located(fmt.Sprintf("routers[%d]", i), err)
 		}
 	}
-	for _, link := range l.file.Links {
+	for i, link := range l.file.Links {
 		spec := ginnel.LinkSpec{A: ginnel.RouterID(link.A), B: ginnel.RouterID(link.B), Name: link.Name, StaticCost: ginnel.Units(link.StaticCost)}
 		if _, err := b.Links.Create(ctx, spec); err != nil {
-			return fmt.Errorf("link %s: %w", link.id(), err)
+			return l.file.located(fmt.Sprintf("links[%d]", i), err)
 		}
 	}
-	for _, s := range l.file.Services {
-		if err := createService(ctx, b, s); err != nil {
+	for i, s := range l.file.Services {
+		if err := l.createService(ctx, b, s, fmt.Sprintf("services[%d]", i)); err != nil {
 			return err
 		}
 	}
-	for _, p := range l.allPolicies() {
-		if _, err := b.Policies.Create(ctx, p); err != nil {
-			return fmt.Errorf("policy %s: %w", p.ID, err)
+	for _, p := range l.file.Policies {
+		if _, err := b.Policies.Create(ctx, p.noun()); err != nil {
+			return l.file.located(p.key, err)
+		}
+	}
+	for _, p := range l.file.edgePolicies() {
+		if _, err := b.Policies.Create(ctx, p.noun()); err != nil {
+			return l.file.located(p.key, err)
 		}
 	}
 	return nil
@@ -57,11 +62,11 @@ func (l *Lab) createRouter(ctx context.Context, b api.Backend, r Router) error {
 	}
 	made, err := b.Routers.Create(ctx, ask)
 	if err != nil {
-		return fmt.Errorf("router %s: %w", r.Name, err)
+		return err
 	}
 	token, err := pki.ParseToken(pki.Secret(made.Token))
 	if err != nil {
-		return fmt.Errorf("router %s: %w", r.Name, err)
+		return err
 	}
 	n.token = &token
 	l.routers[r.Name] = n
@@ -69,42 +74,43 @@ func (l *Lab) createRouter(ctx context.Context, b api.Backend, r Router) error {
 	return nil
 }
 
-func createService(ctx context.Context, b api.Backend, s Service) error {
+func (l *Lab) createService(ctx context.Context, b api.Backend, s Service, key string) error {
 	service := ginnel.Service{ID: ginnel.ServiceID(s.Name), Roles: s.Roles, Strategy: ginnel.Strategy(s.Strategy), IdleTimeout: ginnel.Duration(s.IdleTimeout)}
 	if i := s.Intercept; i != nil {
 		service.Intercept = &ginnel.Intercept{Addresses: i.Addresses, Ports: i.Ports, Protocols: i.Protocols}
 	}
 	if _, err := b.Services.Create(ctx, service); err != nil {
-		return fmt.Errorf("service %s: %w", s.Name, err)
+		return l.file.located(key, err)
 	}
-	for _, t := range s.Terminators {
+	for i, t := range s.Terminators {
 		class, err := ginnel.ParsePrecedence(t.Precedence)
-		if err != nil {
-			return fmt.Errorf("service %s: %w", s.Name, err)
+		if err == nil {
+			_, err = b.Terminators.Create(ctx, ginnel.Terminator{
+				Service: service.ID, Router: ginnel.RouterID(t.Router), Address: ginnel.Address(t.Address),
+				StaticCost: ginnel.Units(t.Cost), Precedence: class, Instance: t.Instance, Check: t.Check.noun(),
+			})
 		}
-		_, err = b.Terminators.Create(ctx, ginnel.Terminator{
-			Service: service.ID, Router: ginnel.RouterID(t.Router), Address: ginnel.Address(t.Address),
-			StaticCost: ginnel.Units(t.Cost), Precedence: class, Instance: t.Instance, Check: t.Check.noun(),
-		})
 		if err != nil {
-			return fmt.Errorf("service %s: terminator at %s: %w", s.Name, t.Router, err)
+			return l.file.located(fmt.Sprintf("%s.terminators[%d]", key, i), err)
 		}
 	}
 	return nil
 }
 
-// allPolicies gives the file's policies, and one for the edge routers of each
-// identity: all of them unless the file says in some way which.
-func (l *Lab) allPolicies() []ginnel.Policy {
-	var all []ginnel.Policy
-	for _, p := range l.file.Policies {
-		all = append(all, ginnel.Policy{
-			ID: ginnel.PolicyID(p.Name), Kind: ginnel.PolicyKind(p.Kind),
-			Identities: p.Identities, Services: p.Services, Routers: p.Routers, AllOf: p.AllOf,
-		})
+// noun gives the policy as the controller takes it.
+func (p Policy) noun() ginnel.Policy {
+	return ginnel.Policy{
+		ID: ginnel.PolicyID(p.Name), Kind: ginnel.PolicyKind(p.Kind),
+		Identities: p.Identities, Services: p.Services, Routers: p.Routers, AllOf: p.AllOf,
 	}
-	said := slices.ContainsFunc(all, func(p ginnel.Policy) bool { return p.Kind == ginnel.EdgeRouterPolicy })
-	for _, i := range l.file.Identities {
+}
+
+// edgePolicies gives a policy for the edge routers of each identity: all of them
+// unless the file says in some way which.
+func (f *File) edgePolicies() []Policy {
+	var all []Policy
+	said := slices.ContainsFunc(f.Policies, func(p Policy) bool { return p.Kind == string(ginnel.EdgeRouterPolicy) })
+	for _, i := range f.Identities {
 		var routers []string
 		if len(i.EdgeRouters) == 0 {
 			if said {
@@ -115,9 +121,9 @@ func (l *Lab) allPolicies() []ginnel.Policy {
 		for _, r := range i.EdgeRouters {
 			routers = append(routers, "@"+r)
 		}
-		all = append(all, ginnel.Policy{
-			ID: ginnel.PolicyID("edge-" + i.Name), Kind: ginnel.EdgeRouterPolicy,
-			Identities: []string{"@" + i.Name}, Routers: routers,
+		all = append(all, Policy{
+			Name: "edge-" + i.Name, Kind: string(ginnel.EdgeRouterPolicy),
+			Identities: []string{"@" + i.Name}, Routers: routers, key: i.key,
 		})
 	}
 	return all
@@ -131,7 +137,7 @@ func (l *Lab) startClients(ctx context.Context) error {
 	b := l.controllers[0].now.Load().Backend()
 	for _, i := range l.file.Identities {
 		if err := l.enroll(ctx, b, i); err != nil {
-			return fmt.Errorf("identity %s: %w", i.Name, err)
+			return l.file.located(i.key, err)
 		}
 		n := newClientNode(l, i.Name)
 		if !n.has() {

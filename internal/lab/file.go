@@ -4,22 +4,18 @@
 package lab
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"reflect"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/goccy/go-yaml"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/controller"
 	"github.com/ginnel/ginnel/internal/dns"
+	"github.com/ginnel/ginnel/internal/document"
 	"github.com/ginnel/ginnel/internal/tunnel"
 	"github.com/ginnel/ginnel/sdk"
 )
@@ -35,12 +31,14 @@ type File struct {
 	Hosts       []Host       `yaml:"hosts"`
 	Policies    []Policy     `yaml:"policies"`
 	Tunnelers   []Tunneler   `yaml:"tunnelers"`
+
+	doc document.Mapping // where all of it stands
 }
 
 // Controller is one controller; Config holds keys of a controller's file.
 type Controller struct {
-	Name   string         `yaml:"name"`
-	Config map[string]any `yaml:"config"`
+	Name   string           `yaml:"name"`
+	Config document.Mapping `yaml:"config"`
 
 	config controller.Config // what Config says
 }
@@ -71,6 +69,8 @@ type Identity struct {
 	Name        string   `yaml:"name"`
 	Roles       []string `yaml:"roles"`
 	EdgeRouters []string `yaml:"edgeRouters"`
+
+	key string // under which it is named first
 }
 
 // Service is one service and its router-hosted terminators.
@@ -167,6 +167,8 @@ type Policy struct {
 	Services   []string `yaml:"services"`
 	Routers    []string `yaml:"routers"`
 	AllOf      bool     `yaml:"allOf"`
+
+	key string // of what it is made for
 }
 
 // Tunneler serves the programs of this machine in an identity's name.
@@ -205,60 +207,36 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lab file: %w", err)
 	}
-	f, err := Parse(b)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return f, nil
+	return Parse(path, b)
 }
 
-// Parse reads a description, fills in what it leaves out, and checks it.
-func Parse(b []byte) (f *File, err error) {
-	defer func() {
-		// The decoder panics on some input that is no YAML at all.
-		if p := recover(); p != nil {
-			f, err = nil, fmt.Errorf("not YAML: %v", p)
-		}
-	}()
-	f = new(File)
-	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict(), yaml.CustomUnmarshaler(readDuration)).Decode(f); err != nil {
-		return nil, readable(err)
+// Parse reads a description, fills in what it leaves out, and checks it; name is what
+// errors call it.
+func Parse(name string, b []byte) (*File, error) {
+	f := &File{doc: document.Read(name, b)}
+	f.doc.Decode(f)
+	if err := f.doc.Err(); err != nil {
+		return nil, err
 	}
 	f.complete()
-	if err := f.readConfigs(b); err != nil {
-		return nil, err
-	}
-	if err := f.check(); err != nil {
+	f.readConfigs()
+	f.check()
+	if err := f.doc.Err(); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-func readDuration(d *time.Duration, raw []byte) (err error) {
-	text := strings.Trim(strings.TrimSpace(string(raw)), `"'`)
-	if *d, err = time.ParseDuration(text); err != nil {
-		return fmt.Errorf("%q: want a duration such as 43ms", text)
+// readConfigs reads the keys of each controller's file. In a lab a controller dials at
+// once unless they say otherwise.
+func (f *File) readConfigs() {
+	for i := range f.Controllers {
+		c := &f.Controllers[i]
+		c.config = controller.DecodeConfig(c.Config)
+		if !c.Config.Has("dialer.dialDelay") {
+			c.config.Dialer.DialDelay = 0
+		}
 	}
-	return nil
-}
-
-// readable gives an error of the decoder without the names that Go has for things.
-func readable(err error) error {
-	if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
-		at := wrong.Token.Position
-		return fmt.Errorf("[%d:%d] %q: want %s", at.Line, at.Column, wrong.Token.Value, wanted(wrong.DstType))
-	}
-	return errors.New(yaml.FormatError(err, false, false))
-}
-
-func wanted(t reflect.Type) string {
-	switch {
-	case t.Kind() == reflect.Bool:
-		return "true or false"
-	case t.ConvertibleTo(reflect.TypeFor[int64]()):
-		return "a number"
-	}
-	return "a text"
 }
 
 // complete adds what a file may leave out: a controller, the identities of
@@ -275,16 +253,23 @@ func (f *File) complete() {
 			f.Routers[i].Dial = dialController
 		}
 	}
-	for _, h := range f.Hosts {
-		f.addIdentity(h.Identity)
+	for i := range f.Identities {
+		f.Identities[i].key = fmt.Sprintf("identities[%d].name", i)
+	}
+	for i := range f.Policies {
+		f.Policies[i].key = fmt.Sprintf("policies[%d]", i)
+	}
+	for i, h := range f.Hosts {
+		key := fmt.Sprintf("hosts[%d]", i)
+		f.addIdentity(h.Identity, key+".identity")
 		if !f.mayBind(h) {
 			f.Policies = append(f.Policies, Policy{
-				Kind: string(ginnel.BindPolicy), Identities: []string{"@" + h.Identity}, Services: []string{"@" + h.Service},
+				Kind: string(ginnel.BindPolicy), Identities: []string{"@" + h.Identity}, Services: []string{"@" + h.Service}, key: key,
 			})
 		}
 	}
-	for _, t := range f.Tunnelers {
-		f.addIdentity(t.Identity)
+	for i, t := range f.Tunnelers {
+		f.addIdentity(t.Identity, fmt.Sprintf("tunnelers[%d].identity", i))
 	}
 	for i := range f.Policies {
 		if f.Policies[i].Name == "" {
@@ -293,9 +278,9 @@ func (f *File) complete() {
 	}
 }
 
-func (f *File) addIdentity(name string) {
+func (f *File) addIdentity(name, key string) {
 	if f.identity(name) == nil {
-		f.Identities = append(f.Identities, Identity{Name: name})
+		f.Identities = append(f.Identities, Identity{Name: name, key: key})
 	}
 }
 
@@ -314,67 +299,111 @@ func (f *File) mayBind(h Host) bool {
 	})
 }
 
-// check reports what cannot work, all at once. What a controller checks when it
-// is written is left to it.
-func (f *File) check() error {
-	var all []error
-	bad := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
+// check notes what cannot work. What a controller checks when it is written is left
+// to it.
+func (f *File) check() {
+	kind := f.checkNames()
+	router := func(key, name string) {
+		if kind[name] != "router" {
+			f.doc.Wrong(key, "there is no router %q", name)
+		}
+	}
+	for i, l := range f.Links {
+		key := fmt.Sprintf("links[%d].", i)
+		router(key+"a", l.A)
+		router(key+"b", l.B)
+		if l.Latency < 0 {
+			f.doc.Wrong(key+"latency", "%s is negative", l.Latency)
+		}
+	}
+	for i, identity := range f.Identities {
+		for k, r := range identity.EdgeRouters {
+			router(fmt.Sprintf("identities[%d].edgeRouters[%d]", i, k), r)
+		}
+	}
+	for i, s := range f.Services {
+		for k, t := range s.Terminators {
+			router(fmt.Sprintf("services[%d].terminators[%d].router", i, k), t.Router)
+		}
+	}
+	f.checkHosts()
+	f.checkTunnelers()
+}
+
+// checkNames gives what kind of node each name is of: commands take one name for all.
+func (f *File) checkNames() map[string]string {
 	kind := map[string]string{}
-	name := func(what, n string) {
+	name := func(what, n, key string) {
 		if err := ginnel.CheckName(n); err != nil {
-			bad("%s: %w", what, err)
+			f.doc.Wrong(key, "%s", err)
 		} else if other, taken := kind[n]; taken {
-			bad("%s %s: there is a %s of this name; commands take one name for all", what, n, other)
+			f.doc.Wrong(key, "there is a %s %s, and commands take one name for all", other, n)
 		}
 		kind[n] = what
 	}
-	for _, c := range f.Controllers {
-		name("controller", c.Name)
+	for i, c := range f.Controllers {
+		name("controller", c.Name, fmt.Sprintf("controllers[%d].name", i))
 	}
-	for _, r := range f.Routers {
-		name("router", r.Name)
+	for i, r := range f.Routers {
+		name("router", r.Name, fmt.Sprintf("routers[%d].name", i))
 		if r.Dial != dialController && r.Dial != dialRouter {
-			bad("router %s: dial %q: want controller or router", r.Name, r.Dial)
+			f.doc.Wrong(fmt.Sprintf("routers[%d].dial", i), "%q: want controller or router", r.Dial)
 		}
 	}
 	for _, i := range f.Identities {
-		name("identity", i.Name)
+		name("identity", i.Name, i.key)
 	}
-	known := func(what, n, in string) {
-		if kind[n] != what {
-			bad("%s: there is no %s %q", in, what, n)
-		}
-	}
-	for _, l := range f.Links {
-		known("router", l.A, "link "+l.A+" "+l.B)
-		known("router", l.B, "link "+l.A+" "+l.B)
-		if l.Latency < 0 {
-			bad("link %s %s: latency %s is negative", l.A, l.B, l.Latency)
-		}
-	}
-	for _, i := range f.Identities {
-		for _, r := range i.EdgeRouters {
-			known("router", r, "identity "+i.Name)
-		}
-	}
-	return errors.Join(slices.Concat(all, f.checkServices(known), f.checkTunnelers())...)
+	return kind
 }
 
-func (f *File) checkTunnelers() []error {
-	var all []error
+// located says where in the file stands what an error is about.
+func (f *File) located(key string, err error) error {
+	return fmt.Errorf("%s: %s: %w", f.doc.At(key), key, err)
+}
+
+func (f *File) checkHosts() {
+	services := map[string]bool{}
+	for i, s := range f.Services {
+		if services[s.Name] {
+			f.doc.Wrong(fmt.Sprintf("services[%d].name", i), "there is a service %s already", s.Name)
+		}
+		services[s.Name] = true
+	}
+	for i, h := range f.Hosts {
+		key := fmt.Sprintf("hosts[%d].", i)
+		bad := func(name string, err error) {
+			if err != nil {
+				f.doc.Wrong(key+name, "%s", err)
+			}
+		}
+		if !services[h.Service] {
+			f.doc.Wrong(key+"service", "there is no service %q", h.Service)
+		}
+		bad("address", h.checkTarget())
+		_, err := ginnel.ParsePrecedence(h.Precedence)
+		bad("precedence", err)
+		if h.Cost < 0 {
+			f.doc.Wrong(key+"cost", "%d is negative", h.Cost)
+		}
+		if h.Check != nil {
+			bad("check", h.Check.noun().Validate())
+		}
+	}
+}
+
+func (f *File) checkTunnelers() {
 	intercepting := 0
-	for _, t := range f.Tunnelers {
+	for i, t := range f.Tunnelers {
+		key := fmt.Sprintf("tunnelers[%d]", i)
 		if t.Intercept {
-			intercepting++
+			if intercepting++; intercepting > 1 {
+				f.doc.Wrong(key+".intercept", "one tunneler at most can intercept on a host")
+			}
 		}
 		if _, err := t.config(); err != nil {
-			all = append(all, fmt.Errorf("tunneler of %s: %w", t.Identity, err))
+			f.doc.Wrong(key, "%s", err)
 		}
 	}
-	if intercepting > 1 {
-		all = append(all, errors.New("tunnelers: one at most can intercept on a host"))
-	}
-	return all
 }
 
 // config gives what a tunneler is to do, without its client.
@@ -415,38 +444,4 @@ func (f *File) dialer() net.Dialer {
 		}
 	}
 	return net.Dialer{}
-}
-
-func (f *File) checkServices(known func(what, name, in string)) []error {
-	var all []error
-	services := map[string]bool{}
-	for _, s := range f.Services {
-		if services[s.Name] {
-			all = append(all, fmt.Errorf("service %s stands there twice", s.Name))
-		}
-		services[s.Name] = true
-		for _, t := range s.Terminators {
-			known("router", t.Router, "service "+s.Name)
-		}
-	}
-	for _, h := range f.Hosts {
-		if !services[h.Service] {
-			all = append(all, fmt.Errorf("host %s: there is no service %q", h.Identity, h.Service))
-		}
-		if err := h.checkTarget(); err != nil {
-			all = append(all, fmt.Errorf("host %s: %w", h.Identity, err))
-		}
-		if _, err := ginnel.ParsePrecedence(h.Precedence); err != nil {
-			all = append(all, fmt.Errorf("host %s: %w", h.Identity, err))
-		}
-		if h.Cost < 0 {
-			all = append(all, fmt.Errorf("host %s: cost %d is negative", h.Identity, h.Cost))
-		}
-		if h.Check != nil {
-			if err := h.Check.noun().Validate(); err != nil {
-				all = append(all, fmt.Errorf("host %s: %w", h.Identity, err))
-			}
-		}
-	}
-	return all
 }

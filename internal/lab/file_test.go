@@ -14,35 +14,38 @@ import (
 // TestParse wants every mistake to be told with what stands there.
 func TestParse(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
-		{"routers: [{name: r1, spin: 3}]", `spin`},
-		{"routers:\n  - name: r1\n    spin: 3", `[3:5] unknown field "spin"`},
-		{"routers: [{name: r1, dial: nobody}]", `router r1: dial "nobody": want controller or router`},
-		{"routers: [{name: r1}, {name: r1}]", "there is a router of this name"},
-		{"routers: [{name: c1}]", "there is a controller of this name"},
-		{"routers: [{name: 'r 1'}]", "router"},
-		{"links: [{a: r1, b: r2}]", `link r1 r2: there is no router "r1"`},
-		{"routers: [{name: r1}, {name: r2}]\nlinks: [{a: r1, b: r2, latency: -1s}]", "negative"},
-		{"routers: [{name: r1}, {name: r2}]\nlinks: [{a: r1, b: r2, latency: soon}]", `"soon": want a duration such as 43ms`},
-		{"routers: [{name: r1}, {name: r2}]\nlinks: [{a: r1, b: r2, latency: 2}]", `"2": want a duration such as 43ms`},
-		{"routers: [{name: r1, cost: much}]", `[1:28] "much": want a number`},
-		{"routers: [{name: r1, noTraversal: 3}]", `[1:35] "3": want true or false`},
-		{"identities: [{name: a, edgeRouters: [r1]}]", `identity a: there is no router "r1"`},
-		{"hosts: [{identity: a, service: s, address: 'tcp:127.0.0.1:1'}]", `there is no service "s"`},
-		{"services: [{name: s}]\nhosts: [{identity: a, service: s, address: 'sctp:127.0.0.1:1'}]", "host a"},
-		{"services: [{name: s}, {name: s}]", "twice"},
-		{"controllers: [{name: c1, config: {spin: 1}}]", `config of controller c1: line 1, column 2: unknown field "spin"`},
-		{"controllers:\n  - name: c1\n    config:\n      # why\n      dialer:\n        maxWorkers: 0\n", "config of controller c1:6: dialer.maxWorkers"},
+		{"routers: [{name: r1, spin: 3}]", "f:1: routers[0].spin: unknown key"},
+		{"routers:\n  - name: r1\n    spin: 3", "f:3: routers[0].spin: unknown key"},
+		{"routers: [{name: r1, dial: nobody}]", `f:1: routers[0].dial: "nobody": want controller or router`},
+		{"routers:\n  - name: r1\n  - name: r1", "f:3: routers[1].name: there is a router r1, and commands take one name for all"},
+		{"routers: [{name: c1}]", "routers[0].name: there is a controller c1"},
+		{"routers: [{name: 'r 1'}]", "routers[0].name: name"},
+		{"links: [{a: r1, b: r2}]", `links[0].a: there is no router "r1"`},
+		{"routers: [{name: r1}, {name: r2}]\nlinks: [{a: r1, b: r2, latency: -1s}]", "f:2: links[0].latency: -1s is negative"},
+		{"routers: [{name: r1}, {name: r2}]\nlinks: [{a: r1, b: r2, latency: soon}]", "f:2: links[0].latency: soon: want a duration"},
+		{"routers: [{name: r1}, {name: r2}]\nlinks: [{a: r1, b: r2, latency: 2}]", "f:2: links[0].latency: 2: want a duration"},
+		{"routers: [{name: r1, cost: much}]", "routers[0].cost: much: want a whole number"},
+		{"routers: [{name: r1, noTraversal: 3}]", "routers[0].noTraversal: 3: want true or false"},
+		{"identities: [{name: a, edgeRouters: [r1]}]", `identities[0].edgeRouters[0]: there is no router "r1"`},
+		{"hosts: [{identity: a, service: s, address: 'tcp:127.0.0.1:1'}]", `hosts[0].service: there is no service "s"`},
+		{"hosts: [{identity: 'a b', service: s, address: 'tcp:127.0.0.1:1'}]", "hosts[0].identity: name"},
+		{"services: [{name: s}]\nhosts: [{identity: a, service: s, address: 'sctp:127.0.0.1:1'}]", "f:2: hosts[0].address: "},
+		{"services: [{name: s}, {name: s}]", "services[1].name: there is a service s already"},
+		{"services: [{name: s, terminators: [{router: r9}]}]", `services[0].terminators[0].router: there is no router "r9"`},
+		{"controllers: [{name: c1, config: {spin: 1}}]", "f:1: controllers[0].config.spin: unknown key"},
+		{"controllers:\n  - name: c1\n    config:\n      # why\n      dialer:\n        maxWorkers: 0\n", "f:6: controllers[0].config.dialer.maxWorkers: 0 is less"},
 		{"services: [{name: s}]\nhosts: [{identity: bob, service: s, address: 'tcp:a:1', allow: ['a:1']}]", "allow stands in place of address"},
-		{"services: [{name: s}]\nhosts: [{identity: bob, service: s, allow: ['a']}]", "host bob: allow"},
-		{"services: [{name: s}]\nhosts: [{identity: bob, service: s}]", "host bob: address"},
-		{"tunnelers: [{identity: eve, gateway: [10.0.0.0/8]}]", "tunneler of eve: gateway"},
-		{"tunnelers: [{identity: eve, intercept: true, range: x}]", `tunneler of eve: range "x"`},
-		{"tunnelers: [{identity: eve, upstreams: [x]}]", `tunneler of eve: upstream "x"`},
-		{"tunnelers: [{identity: eve, intercept: true}, {identity: bob, intercept: true}]", "one at most can intercept"},
-		{"{", ""},
-		{"\x00", ""},
+		{"services: [{name: s}]\nhosts: [{identity: bob, service: s, allow: ['a']}]", "hosts[0].address: allow"},
+		{"services: [{name: s}]\nhosts: [{identity: bob, service: s}]", "hosts[0].address: address"},
+		{"services: [{name: s}]\nhosts: [{identity: bob, service: s, address: 'tcp:a:1', cost: -1}]", "hosts[0].cost: -1 is negative"},
+		{"tunnelers: [{identity: eve, gateway: [10.0.0.0/8]}]", "tunnelers[0]: gateway"},
+		{"tunnelers: [{identity: eve, intercept: true, range: x}]", `tunnelers[0]: range "x"`},
+		{"tunnelers: [{identity: eve, upstreams: [x]}]", `tunnelers[0]: upstream "x"`},
+		{"tunnelers: [{identity: eve, intercept: true}, {identity: bob, intercept: true}]", "tunnelers[1].intercept: one tunneler at most can intercept"},
+		{"{", "f:1: "},
+		{"\x00", "f:1: "},
 	} {
-		_, err := Parse([]byte(test.text))
+		_, err := Parse("f", []byte(test.text))
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: got %v, want %q", test.text, err, test.want)
 		}
@@ -58,7 +61,7 @@ func TestParse_Completes(t *testing.T) {
 		"tunnelers": [{"identity": "eve"}], "controllers": [{"name": "c1"}, {"name": "c2", "config": {"dialer": {"maxWorkers": 3}}},
 		{"name": "c3", "config": {"dialer": {"dialDelay": "2s"}}}]}`,
 	} {
-		f, err := Parse([]byte(text))
+		f, err := Parse("f", []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ type world struct {
 // it is replaced by the address of an echo server.
 func open(t testing.TB, text string, opts lab.Options) *world {
 	t.Helper()
-	f, err := lab.Parse([]byte(strings.ReplaceAll(text, "ECHO", echoServer(t))))
+	f, err := lab.Parse("lab.yaml", []byte(strings.ReplaceAll(text, "ECHO", echoServer(t))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,55 +20,46 @@ const (
 	linkRetry = 5 * time.Second
 )
 
-// Config is what a router is told by its owner. The zero value listens nowhere
+// Config is what a router is told by its owner; the tags are the keys of its file. The zero value listens nowhere
 // and dials the controllers that its token names.
 type Config struct {
 	// Listen is HOST:PORT of the one listener; empty: it only dials.
-	Listen string
+	Listen string `yaml:"listen"`
 	// Advertise is where others reach the listener, in order. It is all that is
 	// ever reported. Nil: what the token says, or else nothing is said of it and
 	// controllers keep what they know; empty but not nil: nowhere, they forget.
-	Advertise []ginnel.Address
+	Advertise []ginnel.Address `yaml:"advertise"`
 	// Controllers are dialed, all of them, for as long as the router runs. Nil
 	// where it does not listen: what the token says.
-	Controllers []ginnel.Address
+	Controllers []ginnel.Address `yaml:"controllers"`
 	// DialProxy is what dials of controllers and routers go through; zero: none.
 	// Hosted terminators are reached without it.
-	DialProxy transport.Proxy
+	DialProxy transport.Proxy `yaml:"dialProxy"`
 	// Groups of the advertised addresses, by which controllers choose whom to
 	// dial; empty: ginnel.DefaultGroup.
-	Groups []string
+	Groups []string `yaml:"groups"`
 	// LinkGroups that the router is in: all of a group link with each other.
-	LinkGroups []string
+	LinkGroups []string `yaml:"linkGroups"`
 	// AllowAddresses are the only ones that terminators of this router may connect
 	// to: addresses, prefixes, names, and "*.NAME" for all names below one. Nil:
 	// any; empty but not nil: none.
-	AllowAddresses []string
+	AllowAddresses []string `yaml:"allowAddresses"`
 	// AllowPorts are the only ports likewise: "80" or "8000-8010".
-	AllowPorts []string
+	AllowPorts []string `yaml:"allowPorts"`
 	// Edge: whether SDKs may connect; nil: if it listens.
-	Edge *bool
+	Edge *bool `yaml:"edge"`
 	// Dialer is the patience with controllers and links. Nil: the defaults. Its
 	// MaxRetryInterval is cut to 5 s for links. Groups and Enabled mean nothing.
-	Dialer *dialer.Config
+	Dialer *dialer.Config `yaml:"dialer"`
 }
 
-// ConfigError is what is wrong with one key of a Config.
-type ConfigError struct {
-	Key     string // as in the file: "advertise[1]"
-	Problem string
-}
-
-// Error gives "key: problem".
-func (e *ConfigError) Error() string { return e.Key + ": " + e.Problem }
-
-// Validate reports everything that is wrong with c, joined, each a *ConfigError;
+// Validate reports everything that is wrong with c, joined, each a *dialer.KeyError;
 // nil if it can be used.
 func (c Config) Validate() error {
 	var all []error
 	refuse := func(err error, key string, args ...any) {
 		if err != nil {
-			all = append(all, &ConfigError{Key: fmt.Sprintf(key, args...), Problem: err.Error()})
+			all = append(all, &dialer.KeyError{Key: fmt.Sprintf(key, args...), Problem: err.Error()})
 		}
 	}
 	if c.Listen != "" {
@@ -102,25 +93,10 @@ func (c Config) Validate() error {
 	if c.Edge != nil && *c.Edge && c.Listen == "" {
 		refuse(errors.New("SDKs could not connect: set listen"), "edge")
 	}
-	return errors.Join(append(all, c.dialerErrors()...)...)
-}
-
-// dialerErrors gives what is wrong below the key dialer.
-func (c Config) dialerErrors() []error {
-	if c.Dialer == nil {
-		return nil
+	if c.Dialer != nil {
+		all = append(all, dialer.Below("dialer.", c.Dialer.Validate())...)
 	}
-	err := c.Dialer.Validate()
-	if err == nil {
-		return nil
-	}
-	var all []error
-	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
-		if key, ok := errors.AsType[*dialer.KeyError](err); ok {
-			all = append(all, &ConfigError{Key: "dialer." + key.Key, Problem: key.Problem})
-		}
-	}
-	return all
+	return errors.Join(all...)
 }
 
 // edge reports whether SDKs may connect.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/dialer"
+	"github.com/ginnel/ginnel/internal/document"
 	"github.com/ginnel/ginnel/internal/transport"
 )
 
@@ -71,13 +72,13 @@ func TestParseConfigTellsAllThatIsWrong(t *testing.T) {
 	}{
 		{"types and unknown keys", "listen: [a]\nfoo: 1\nedge: maybe\ndialer:\n  minRetryInterval: soon\n  maxWorkers: many\n  bar: 1\n", []string{
 			"f.yaml:1: listen: [a]: want a text",
-			"f.yaml:2: foo: no such key",
+			"f.yaml:2: foo: unknown key",
 			"f.yaml:3: edge: maybe: want true or false",
 			`f.yaml:5: dialer.minRetryInterval: soon: want a duration such as "5s"`,
-			"f.yaml:6: dialer.maxWorkers: many: want a number",
-			"f.yaml:7: dialer.bar: no such key",
+			"f.yaml:6: dialer.maxWorkers: many: want a whole number",
+			"f.yaml:7: dialer.bar: unknown key",
 		}},
-		{"a key and a value", "foo: 1\nlisten: nowhere\n", []string{"f.yaml:1: foo: no such key", `f.yaml:2: listen: "nowhere" is not HOST:PORT`}},
+		{"a key and a value", "foo: 1\nlisten: nowhere\n", []string{"f.yaml:1: foo: unknown key", `f.yaml:2: listen: "nowhere" is not HOST:PORT`}},
 		{"values", "listen: nowhere\nadvertise:\n  - tls:a:1\n  - tcp:b:2\ncontrollers: [tls:c:0]\ngroups: [\"\"]\nlinkGroups: [a b]\ndialer: {minRetryInterval: 1m}\n", []string{
 			`f.yaml:1: listen: "nowhere" is not HOST:PORT`,
 			`f.yaml:4: advertise[1]: address "tcp:b:2": want tls:HOST:PORT`,
@@ -88,8 +89,8 @@ func TestParseConfigTellsAllThatIsWrong(t *testing.T) {
 		}},
 		{"no listener", "advertise: [tls:a:1]\nedge: true\ncontrollers: [tls:c:1, tls:c:1]\n", []string{
 			"f.yaml:1: advertise: nothing listens there: set listen",
-			"f.yaml:3: controllers[1]: tls:c:1 is named twice",
 			"f.yaml:2: edge: SDKs could not connect: set listen",
+			"f.yaml:3: controllers[1]: tls:c:1 is named twice",
 		}},
 		{"a proxy, whose password is not shown", "dialProxy: https://bob:s3cret@proxy:3128\n", []string{
 			`f.yaml:1: dialProxy: "https://bob:xxxxx@proxy:3128" is no HTTP proxy: want http://[USER:PASSWORD@]HOST:PORT`,
@@ -140,7 +141,7 @@ func TestNewConfigFile(t *testing.T) {
 				all.WriteString(line[1:])
 			}
 		}
-		tunneler := Section{"tunneler", func(string, ...string) error { return nil }}
+		tunneler := document.Section{Name: "tunneler", Set: func(string, ...string) error { return nil }}
 		if _, err := ParseConfig("comments", []byte(all.String()), tunneler); err != nil {
 			t.Errorf("%s\n%v", all.String(), err)
 		}
@@ -151,7 +152,7 @@ func TestNewConfigFile(t *testing.T) {
 // it is told with its line.
 func TestParseConfigSection(t *testing.T) {
 	var got []string
-	other := Section{"other", func(key string, values ...string) error {
+	other := document.Section{Name: "other", Set: func(key string, values ...string) error {
 		got = append(got, key+"="+strings.Join(values, "|"))
 		if key == "bad" {
 			return errors.New("not this")
@@ -171,7 +172,7 @@ func TestParseConfigSection(t *testing.T) {
 	if err == nil || cmp.Diff(problems, strings.Split(err.Error(), "\n")) != "" {
 		t.Errorf("got %v, want %q", err, problems)
 	}
-	for text, want := range map[string]string{"other: [a]": "f.yaml:1: other: want keys and values", "other:\n": "<nil>", "dialer: {other: {}}": "f.yaml:1: dialer.other: no such key"} {
+	for text, want := range map[string]string{"other: [a]": "f.yaml:1: other: want keys and values", "other:\n": "<nil>", "dialer: {other: {}}": "f.yaml:1: dialer.other: unknown key"} {
 		if _, err := ParseConfig("f.yaml", []byte(text), other); fmt.Sprint(err) != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
@@ -194,7 +195,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add("edge: !!int [a]")
 	f.Add("a: &a [*a]")
 	f.Fuzz(func(t *testing.T, text string) {
-		cfg, err := ParseConfig("f", []byte(text), Section{"tunneler", func(string, ...string) error { return nil }})
+		cfg, err := ParseConfig("f", []byte(text), document.Section{Name: "tunneler", Set: func(string, ...string) error { return nil }})
 		if err == nil && cfg.Validate() != nil {
 			t.Errorf("accepted %+v", cfg)
 		}

@@ -5,249 +5,28 @@ package router
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"reflect"
-	"slices"
-	"strings"
 	"text/template"
-	"time"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-
-	"github.com/ginnel/ginnel"
-	"github.com/ginnel/ginnel/internal/core/dialer"
-	"github.com/ginnel/ginnel/internal/transport"
+	"github.com/ginnel/ginnel/internal/document"
 )
 
 // ConfigFile is the name of the configuration in a router's directory.
 const ConfigFile = "config.yaml"
 
-// configFile is a Config as it is written; see the text of NewConfigFile for
-// what each key means.
-type configFile struct {
-	Listen         string           `yaml:"listen"`
-	Advertise      []ginnel.Address `yaml:"advertise"`
-	Controllers    []ginnel.Address `yaml:"controllers"`
-	DialProxy      string           `yaml:"dialProxy"`
-	Groups         []string         `yaml:"groups"`
-	LinkGroups     []string         `yaml:"linkGroups"`
-	AllowAddresses []string         `yaml:"allowAddresses"`
-	AllowPorts     []string         `yaml:"allowPorts"`
-	Edge           *bool            `yaml:"edge"`
-	Dialer         dialer.Config    `yaml:"dialer"`
-}
-
-// Section is a part of the file that is not the router's but of somebody who runs
-// in its process, such as a tunneler.
-type Section struct {
-	Name string // its key
-	// Set takes what stands there: a key and its values, as text; one, or those of a
-	// list. The error says what is wrong with them. Set is not called twice at once.
-	Set func(key string, values ...string) error
-}
-
 // ParseConfig reads the text of a configuration file, in which the sections of
 // others may stand. The error is all that is wrong with it, joined, each in the
 // form "FILE:LINE: key: problem".
-func ParseConfig(file string, text []byte, sections ...Section) (Config, error) {
-	p := configParser{file: file, lines: make(map[string]int), sections: sections}
-	f := configFile{Dialer: DefaultDialer()}
-	p.parse(text, &f)
-	cfg := Config{
-		Listen: f.Listen, Advertise: f.Advertise, Controllers: f.Controllers,
-		Groups: f.Groups, LinkGroups: f.LinkGroups,
-		AllowAddresses: f.AllowAddresses, AllowPorts: f.AllowPorts, Edge: f.Edge, Dialer: &f.Dialer,
-	}
-	if f.DialProxy != "" {
-		var err error
-		if cfg.DialProxy, err = transport.ParseProxy(f.DialProxy); err != nil {
-			p.wrong(p.lines["dialProxy"], "dialProxy: %s", err)
-		}
-	}
-	p.refuse(cfg.Validate())
-	if len(p.errs) > 0 {
-		return Config{}, errors.Join(p.errs...)
+func ParseConfig(file string, text []byte, sections ...document.Section) (Config, error) {
+	patience := DefaultDialer()
+	cfg := Config{Dialer: &patience}
+	d := document.Read(file, text)
+	d.Decode(&cfg, sections...)
+	d.Refuse(cfg.Validate())
+	if err := d.Err(); err != nil {
+		return Config{}, err
 	}
 	return cfg, nil
-}
-
-// configParser gathers what is wrong, and where which key stands.
-type configParser struct {
-	file  string
-	lines map[string]int // by key, as in ConfigError.Key
-	errs  []error
-
-	sections []Section
-}
-
-func (p *configParser) wrong(line int, format string, args ...any) {
-	p.errs = append(p.errs, fmt.Errorf("%s:%d: %s", p.file, line, fmt.Sprintf(format, args...)))
-}
-
-// parse decodes key by key, so that one wrong key does not hide another.
-func (p *configParser) parse(text []byte, f *configFile) {
-	// The decoder panics on some texts that are no plain YAML.
-	defer func() {
-		if recover() != nil {
-			p.wrong(1, "not plain YAML")
-		}
-	}()
-	file, err := parser.ParseBytes(text, 0)
-	if err != nil {
-		line, message := located(err)
-		p.wrong(line, "%s", message)
-		return
-	}
-	for i, doc := range file.Docs {
-		switch {
-		case doc.Body == nil || doc.Body.Type() == ast.CommentType || doc.Body.Type() == ast.NullType:
-		case i > 0:
-			p.wrong(lineOf(doc.Body), "more than one document")
-		default:
-			p.keys("", doc.Body, f)
-		}
-	}
-}
-
-// keys decodes the keys of a mapping into a struct.
-func (p *configParser) keys(prefix string, n ast.Node, into any) {
-	m, ok := n.(ast.MapNode)
-	if !ok {
-		p.wrong(lineOf(n), "%swant keys and values", prefix)
-		return
-	}
-	for it := m.MapRange(); it.Next(); {
-		kv := it.KeyValue()
-		key := prefix + kv.Key.GetToken().Value
-		p.note(key, kv)
-		f, top := into.(*configFile)
-		switch {
-		case kv.Value.Type() == ast.NullType: // as if it were absent
-			if key == "dialer" || key == "edge" {
-				continue
-			}
-		case key == "dialer" && top:
-			p.keys("dialer.", kv.Value, &f.Dialer)
-			continue
-		}
-		if i := slices.IndexFunc(p.sections, func(s Section) bool { return s.Name == key }); top && i >= 0 {
-			p.section(p.sections[i], kv.Value)
-			continue
-		}
-		if err := yaml.NodeToValue(kv, into, yaml.Strict()); err != nil {
-			p.wrong(lineOf(kv.Key), "%s: %s", key, problem(err, kv.Value))
-		}
-	}
-}
-
-// section hands on what stands in a section of another.
-func (p *configParser) section(s Section, n ast.Node) {
-	m, ok := n.(ast.MapNode)
-	if !ok {
-		if n.Type() != ast.NullType {
-			p.wrong(lineOf(n), "%s: want keys and values", s.Name)
-		}
-		return
-	}
-	for it := m.MapRange(); it.Next(); {
-		kv := it.KeyValue()
-		key := kv.Key.GetToken().Value
-		values := []ast.Node{kv.Value}
-		if list, ok := kv.Value.(*ast.SequenceNode); ok {
-			values = list.Values
-		}
-		var texts []string
-		for _, v := range values {
-			if scalar, ok := v.(ast.ScalarNode); ok {
-				texts = append(texts, fmt.Sprint(scalar.GetValue()))
-				continue
-			}
-			p.wrong(lineOf(v), "%s.%s: want a value or a list of values", s.Name, key)
-		}
-		if len(texts) < len(values) {
-			continue
-		}
-		if err := s.Set(key, texts...); err != nil {
-			p.wrong(lineOf(kv.Key), "%s.%s: %s", s.Name, key, err)
-		}
-	}
-}
-
-// note remembers the lines of a key and of the elements of its list.
-func (p *configParser) note(key string, kv *ast.MappingValueNode) {
-	p.lines[key] = lineOf(kv.Key)
-	if list, ok := kv.Value.(*ast.SequenceNode); ok {
-		for i, v := range list.Values {
-			p.lines[fmt.Sprintf("%s[%d]", key, i)] = lineOf(v)
-		}
-	}
-}
-
-// refuse takes what Validate said.
-func (p *configParser) refuse(err error) {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return
-	}
-	for _, err := range joined.Unwrap() {
-		if key, ok := errors.AsType[*ConfigError](err); ok {
-			p.wrong(max(1, p.lines[key.Key]), "%s: %s", key.Key, key.Problem)
-		}
-	}
-}
-
-func lineOf(n ast.Node) int {
-	if n == nil || n.GetToken() == nil {
-		return 1
-	}
-	return n.GetToken().Position.Line
-}
-
-func located(err error) (line int, message string) {
-	var at yaml.Error
-	if !errors.As(err, &at) || at.GetToken() == nil {
-		return 1, err.Error()
-	}
-	return at.GetToken().Position.Line, at.GetMessage()
-}
-
-// problem says what is wrong with a value, without the words of the decoder.
-func problem(err error, value ast.Node) string {
-	var (
-		unknown  *yaml.UnknownFieldError
-		wrong    *yaml.TypeError
-		overflow *yaml.OverflowError
-	)
-	text := strings.TrimSpace(value.String())
-	switch {
-	case errors.As(err, &unknown):
-		return "no such key"
-	case errors.As(err, &wrong):
-		return fmt.Sprintf("%s: want %s", text, wanted(wrong.DstType))
-	case errors.As(err, &overflow):
-		return fmt.Sprintf("%s: number is too large", text)
-	case strings.HasPrefix(err.Error(), "time: "):
-		return fmt.Sprintf("%s: want %s", text, wanted(reflect.TypeFor[time.Duration]()))
-	}
-	_, message := located(err)
-	return message
-}
-
-func wanted(t reflect.Type) string {
-	switch {
-	case t == reflect.TypeFor[time.Duration]():
-		return `a duration such as "5s"`
-	case t.Kind() == reflect.Bool:
-		return "true or false"
-	case t.Kind() == reflect.Int, t.Kind() == reflect.Float64:
-		return "a number"
-	case t.Kind() == reflect.Slice:
-		return "a list"
-	}
-	return "a text"
 }
 
 // configText is the file that a new router begins with.

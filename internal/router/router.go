@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/dialer"
 	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/internal/wire"
@@ -92,7 +93,7 @@ func New(opts Options) (*Router, error) {
 	r.id, r.netID = ginnel.RouterID(self.peer.ID), self.anchor.Network
 	r.fillIn(opts.Token)
 	if r.cfg.Listen == "" && len(r.cfg.Controllers) == 0 {
-		return nil, &ConfigError{Key: "controllers", Problem: "neither listens nor names a controller to dial"}
+		return nil, &dialer.KeyError{Key: "controllers", Problem: "neither listens nor names a controller to dial"}
 	}
 	r.report = newReporter(r.log)
 	r.loads.r = r

@@ -74,6 +74,26 @@ type KeyError struct {
 // Error gives "key: problem".
 func (e *KeyError) Error() string { return e.Key + ": " + e.Problem }
 
+// At gives the key, and what is wrong.
+func (e *KeyError) At() (key, problem string) { return e.Key, e.Problem }
+
+// Below gives the single errors that a Validate has joined, with their keys below a
+// prefix such as "dialer.".
+func Below(prefix string, err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		if k, ok := errors.AsType[*KeyError](e); ok {
+			e = &KeyError{Key: prefix + k.Key, Problem: k.Problem}
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
 // Validate reports everything that is wrong with c, joined, each a *KeyError;
 // nil if c can be used.
 func (c Config) Validate() error {
