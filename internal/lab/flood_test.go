@@ -62,6 +62,89 @@ func hold(t *testing.T, to string, from byte, n int) (kept int, done func()) {
 	}
 }
 
+// visitor is who comes to a listener in the flood, with a proper certificate.
+type visitor struct {
+	host, protocol string
+	config         *tls.Config
+}
+
+// visitors are one for each protocol of each listener.
+func (w *world) visitors() []visitor {
+	credential := func(role ginnel.Role, id string) *pki.Credential {
+		key, err := pki.NewKey()
+		w.must(err)
+		leaf, err := w.CA().Issue(time.Now(), ginnel.Peer{Role: role, ID: id}, key.Public())
+		w.must(err)
+		c, err := pki.NewCredential(key, leaf, w.CA().Cert)
+		w.must(err)
+		return c
+	}
+	as := func(role ginnel.Role, alpn string) *tls.Config {
+		return pki.ClientConfig(pki.NewHolder(credential(role, "visitor")), time.Now, ginnel.Peer{}, alpn)
+	}
+	enrolling := pki.EnrollClientConfig(nil, credential(ginnel.RoleController, "c1").Anchor(), ginnel.Peer{}, time.Now)
+	all := []visitor{
+		{"c1", "ctrl", as(ginnel.RoleRouter, wire.ALPNCtrl)},
+		{"c1", "API", as(ginnel.RoleIdentity, "http/1.1")},
+		{"c1", "enrollment", enrolling},
+	}
+	for _, r := range []string{"r1", "r2"} {
+		all = append(all,
+			visitor{r, "ctrl", as(ginnel.RoleController, wire.ALPNCtrl)},
+			visitor{r, "link", as(ginnel.RoleRouter, wire.ALPNLink)},
+			visitor{r, "edge", as(ginnel.RoleIdentity, wire.ALPNEdge)},
+			visitor{r, "enrollment", enrolling})
+	}
+	return all
+}
+
+// flood holds connections from many addresses that say nothing at each host, fewer than
+// it has places for, until done is called.
+func flood(t *testing.T, hosts map[string]string) (done func()) {
+	var mu sync.Mutex
+	var ends []func()
+	var running sync.WaitGroup
+	for name, to := range hosts {
+		for source := range byte(12) { // 12 x 16
+			running.Go(func() {
+				kept, end := hold(t, to, 1+source, 40)
+				if kept > 16 {
+					t.Errorf("%s: one address holds %d handshakes", name, kept)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				ends = append(ends, end)
+			})
+		}
+	}
+	running.Wait()
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+// babble sends each host a first message without end.
+func babble(t *testing.T, hosts map[string]string) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for name, to := range hosts {
+		running.Go(func() {
+			conn, err := net.Dial("tcp", to)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			defer func() { _ = conn.Close() }()
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			if n, err := io.Copy(conn, io.LimitReader(zeros{}, 1<<30)); err == nil {
+				t.Errorf("%s took %d bytes of nonsense", name, n)
+			}
+		})
+	}
+}
+
 // TestL102_EveryListener floods each listener, of routers for ctrl, link, edge and
 // enrollment, of the controller for ctrl, enrollment and the API, with connections
 // that say nothing and with ones that say nonsense: what each source can hold is
@@ -78,86 +161,29 @@ func TestL102_EveryListener(t *testing.T) {
 	for _, r := range w.Status().Routers {
 		hosts[r.Name] = ginnel.Address(r.Address).HostPort()
 	}
-	credential := func(role ginnel.Role, id string) *pki.Credential {
-		key, err := pki.NewKey()
-		w.must(err)
-		leaf, err := w.CA().Issue(time.Now(), ginnel.Peer{Role: role, ID: id}, key.Public())
-		w.must(err)
-		c, err := pki.NewCredential(key, leaf, w.CA().Cert)
-		w.must(err)
-		return c
-	}
-	own := credential(ginnel.RoleController, "c1")
-	as := map[string]*tls.Config{}
-	visit := func(role ginnel.Role, alpn string) *tls.Config {
-		return pki.ClientConfig(pki.NewHolder(credential(role, "visitor")), time.Now, ginnel.Peer{}, alpn)
-	}
-	as["ctrl to a router"] = visit(ginnel.RoleController, wire.ALPNCtrl)
-	as["link"] = visit(ginnel.RoleRouter, wire.ALPNLink)
-	as["edge"] = visit(ginnel.RoleIdentity, wire.ALPNEdge)
-	as["ctrl to the controller"] = visit(ginnel.RoleRouter, wire.ALPNCtrl)
-	as["API"] = visit(ginnel.RoleIdentity, "http/1.1")
-	as["enrollment"] = pki.EnrollClientConfig(nil, own.Anchor(), ginnel.Peer{}, time.Now)
-	at := map[string][]string{
-		"c1": {"ctrl to the controller", "API", "enrollment"},
-		"r1": {"ctrl to a router", "link", "edge", "enrollment"},
-		"r2": {"ctrl to a router", "link", "edge", "enrollment"},
-	}
+	visitors := w.visitors()
 	before := heap()
-	var ends []func()
-	var mu sync.Mutex
-	var running sync.WaitGroup
-	for name, to := range hosts {
-		for source := range byte(12) { // 12 x 16: less than all places
-			running.Go(func() {
-				kept, end := hold(t, to, 1+source, 40)
-				if kept > 16 {
-					t.Errorf("%s: one address holds %d handshakes", name, kept)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				ends = append(ends, end)
-			})
+	bounded := func(when string) {
+		if grown := heap() - before; grown > 64<<20 {
+			t.Errorf("%s the heap grew by %d MiB", when, grown>>20)
 		}
 	}
-	running.Wait()
-	for name, to := range hosts {
-		for _, protocol := range at[name] {
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-			conn, err := transport.Dial(ctx, transport.OS{}, to, as[protocol])
-			cancel()
-			if err != nil {
-				t.Errorf("%s, %s, in the flood: %v", name, protocol, err)
-				continue
-			}
-			_ = conn.NetConn().Close()
+	done := flood(t, hosts)
+	for _, v := range visitors {
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		conn, err := transport.Dial(ctx, transport.OS{}, hosts[v.host], v.config)
+		cancel()
+		if err != nil {
+			t.Errorf("%s, %s, in the flood: %v", v.host, v.protocol, err)
+			continue
 		}
+		_ = conn.NetConn().Close()
 	}
 	w.must(w.attempt(client, "echo"))
-	if grown := heap() - before; grown > 64<<20 {
-		t.Errorf("the heap grew by %d MiB", grown>>20)
-	}
-	for _, end := range ends {
-		end()
-	}
-	for name, to := range hosts { // a first message without end
-		running.Go(func() {
-			conn, err := net.Dial("tcp", to)
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-				return
-			}
-			defer func() { _ = conn.Close() }()
-			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-			if n, err := io.Copy(conn, io.LimitReader(zeros{}, 1<<30)); err == nil {
-				t.Errorf("%s took %d bytes of nonsense", name, n)
-			}
-		})
-	}
-	running.Wait()
-	if grown := heap() - before; grown > 64<<20 {
-		t.Errorf("the heap grew by %d MiB", grown>>20)
-	}
+	bounded("in the flood")
+	done()
+	babble(t, hosts)
+	bounded("by nonsense")
 }
 
 type zeros struct{}

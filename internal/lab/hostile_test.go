@@ -100,6 +100,94 @@ func readTicket(s *wire.Signed) *wire.Ticket {
 	return t
 }
 
+// heard is what a compromised ingress router keeps of an honest dial.
+type heard struct {
+	request *wire.DialRequest // answered, so good for nothing any more
+	answer  *wire.DialResponse
+}
+
+// hear lets an honest dial pass and keeps both its parts.
+func (c *compromised) hear(alice *sdk.Client) (h heard) {
+	undo := c.does(mischief{fromRouter: func(q, a *wire.Message) {
+		if d := a.GetDialResponse(); d != nil {
+			h = heard{proto.CloneOf(q.GetDialRequest()), proto.CloneOf(d)}
+		}
+	}})
+	defer undo()
+	c.w.must(c.w.attempt(alice, "echo"))
+	return h
+}
+
+// onDials changes what is passed on of dials.
+func onDials(change func(d *wire.DialRequest)) mischief {
+	return mischief{toRouter: func(m *wire.Message) *wire.Message {
+		if d := m.GetDialRequest(); d != nil {
+			change(d)
+		}
+		return nil
+	}}
+}
+
+// onAnswers changes what is answered to dials.
+func (w *world) onAnswers(change func(d *wire.Dial, r *wire.DialResponse)) mischief {
+	return mischief{fromRouter: func(q, a *wire.Message) {
+		if r := a.GetDialResponse(); r != nil {
+			d := new(wire.Dial)
+			w.must(proto.Unmarshal(q.GetDialRequest().GetDial().GetPayload(), d))
+			change(d, r)
+		}
+	}}
+}
+
+// ingressTrick is one thing that an ingress router may try.
+type ingressTrick struct {
+	name string
+	mischief
+	says string // to the caller
+	told string // to the controller's log; empty: it cannot know
+}
+
+// ingressTricks are all of them. carol is another identity, whose key the router has.
+func (w *world) ingressTricks(in *compromised, carol *pki.Credential, old heard) []ingressTrick {
+	return []ingressTrick{
+		{"signs a dial with its own key", onDials(func(d *wire.DialRequest) {
+			d.Dial = resign(in.self, wire.DomainDial, d.GetDial(), new(wire.Dial))
+		}), "router/r1 signed", "router/r1 signed"},
+		{"signs with another identity's key", onDials(func(d *wire.DialRequest) {
+			d.Dial = resign(carol, wire.DomainDial, d.GetDial(), new(wire.Dial))
+		}), "carol has signed", "carol has signed"},
+		{"changes the service", onDials(func(d *wire.DialRequest) {
+			body := new(wire.Dial)
+			w.must(proto.Unmarshal(d.GetDial().GetPayload(), body))
+			body.Service = "hosted"
+			var err error
+			d.Dial.Payload, err = proto.Marshal(body)
+			w.must(err)
+		}), "signature", "signature"},
+		{"replays a dial", onDials(func(d *wire.DialRequest) { d.Dial = old.request.GetDial() }), "here before", "here before"},
+		{"swaps the ticket", w.onAnswers(func(_ *wire.Dial, r *wire.DialResponse) {
+			r.Ticket, r.Circuit = old.answer.GetTicket(), old.answer.GetCircuit()
+		}), "another dial", ""},
+		{"swaps ticket and answer", w.onAnswers(func(_ *wire.Dial, r *wire.DialResponse) {
+			r.Ticket, r.Circuit, r.Early = old.answer.GetTicket(), old.answer.GetCircuit(), old.answer.GetEarly()
+		}), "another dial", ""},
+		{"changes the handshake", w.onAnswers(func(_ *wire.Dial, r *wire.DialResponse) {
+			r.Early[40] ^= 1
+		}), "handshake", ""},
+		{"answers as itself, with the true ticket", w.onAnswers(func(d *wire.Dial, r *wire.DialResponse) {
+			r.Early = flight(in.self, d.GetEarly(), readTicket(r.GetTicket()))
+		}), "wrong peer: it is router/r1", ""},
+		{"names itself as the peer, in a ticket of its own", w.onAnswers(func(d *wire.Dial, r *wire.DialResponse) {
+			ticket := readTicket(r.GetTicket())
+			ticket.PeerRole, ticket.Peer = string(ginnel.RoleRouter), "r1"
+			var err error
+			r.Ticket, err = pki.SignTicket(in.self, ticket)
+			w.must(err)
+			r.Early = flight(in.self, d.GetEarly(), ticket)
+		}), "router/r1 signed", ""},
+	}
+}
+
 // TestL49_CompromisedIngress lets the edge router of a client do what it can: sign
 // dials, pass on another's, swap the ticket, forge one, answer as the peer, replay.
 // Each ends in NOT_AUTHENTICATED, and the controller notes what it can know.
@@ -113,83 +201,17 @@ func TestL49_CompromisedIngress(t *testing.T) {
 		w.must(err)
 		carol, err := pki.ReadIdentity(carolFile)
 		w.must(err)
-
-		var old *wire.DialResponse  // of an earlier dial
-		var spent *wire.DialRequest // that was answered
-		undo := in.does(mischief{fromRouter: func(q, a *wire.Message) {
-			if d := a.GetDialResponse(); d != nil {
-				old, spent = proto.CloneOf(d), proto.CloneOf(q.GetDialRequest())
-			}
-		}})
-		w.must(w.attempt(alice, "echo"))
-		undo()
-
-		dialed := func(change func(d *wire.DialRequest)) mischief {
-			return mischief{toRouter: func(m *wire.Message) *wire.Message {
-				if d := m.GetDialRequest(); d != nil {
-					change(d)
-				}
-				return nil
-			}}
-		}
-		answers := func(change func(d *wire.Dial, r *wire.DialResponse)) mischief {
-			return mischief{fromRouter: func(q, a *wire.Message) {
-				if r := a.GetDialResponse(); r != nil {
-					d := new(wire.Dial)
-					w.must(proto.Unmarshal(q.GetDialRequest().GetDial().GetPayload(), d))
-					change(d, r)
-				}
-			}}
-		}
-		for _, tc := range []struct {
-			name string
-			mischief
-			says string // to the caller
-			told string // to the controller's log; empty: it cannot know
-		}{
-			{"signs a dial with its own key", dialed(func(d *wire.DialRequest) {
-				d.Dial = resign(in.self, wire.DomainDial, d.GetDial(), new(wire.Dial))
-			}), "router/r1 signed", "router/r1 signed"},
-			{"signs with another identity's key", dialed(func(d *wire.DialRequest) {
-				d.Dial = resign(carol.Credential, wire.DomainDial, d.GetDial(), new(wire.Dial))
-			}), "carol has signed", "carol has signed"},
-			{"changes the service", dialed(func(d *wire.DialRequest) {
-				body := new(wire.Dial)
-				w.must(proto.Unmarshal(d.GetDial().GetPayload(), body))
-				body.Service = "hosted"
-				d.Dial.Payload, err = proto.Marshal(body)
-				w.must(err)
-			}), "signature", "signature"},
-			{"replays a dial", dialed(func(d *wire.DialRequest) { d.Dial = spent.GetDial() }), "here before", "here before"},
-			{"swaps the ticket", answers(func(_ *wire.Dial, r *wire.DialResponse) {
-				r.Ticket, r.Circuit = old.GetTicket(), old.GetCircuit()
-			}), "another dial", ""},
-			{"swaps ticket and answer", answers(func(_ *wire.Dial, r *wire.DialResponse) {
-				r.Ticket, r.Circuit, r.Early = old.GetTicket(), old.GetCircuit(), old.GetEarly()
-			}), "another dial", ""},
-			{"changes the handshake", answers(func(_ *wire.Dial, r *wire.DialResponse) {
-				r.Early[40] ^= 1
-			}), "handshake", ""},
-			{"answers as itself, with the true ticket", answers(func(d *wire.Dial, r *wire.DialResponse) {
-				r.Early = flight(in.self, d.GetEarly(), readTicket(r.GetTicket()))
-			}), "wrong peer: it is router/r1", ""},
-			{"names itself as the peer, in a ticket of its own", answers(func(d *wire.Dial, r *wire.DialResponse) {
-				ticket := readTicket(r.GetTicket())
-				ticket.PeerRole, ticket.Peer = string(ginnel.RoleRouter), "r1"
-				r.Ticket, err = pki.SignTicket(in.self, ticket)
-				w.must(err)
-				r.Early = flight(in.self, d.GetEarly(), ticket)
-			}), "router/r1 signed", ""},
-		} {
-			undo := in.does(tc.mischief)
+		old := in.hear(alice)
+		for _, trick := range w.ingressTricks(in, carol.Credential, old) {
+			undo := in.does(trick.mischief)
 			got := w.wantCode(w.attempt(alice, "echo"), ginnel.NotAuthenticated)
 			undo()
-			if !strings.Contains(got.Message, tc.says) {
-				t.Errorf("%s: %q does not say %q", tc.name, got.Message, tc.says)
+			if !strings.Contains(got.Message, trick.says) {
+				t.Errorf("%s: %q does not say %q", trick.name, got.Message, trick.says)
 			}
-			if tc.told != "" {
+			if trick.told != "" {
 				w.eventually(func() error {
-					return said.has("circuit set-up ended", "NOT_AUTHENTICATED", "router_id=r1", tc.told)
+					return said.has("circuit set-up ended", "NOT_AUTHENTICATED", "router_id=r1", trick.told)
 				})
 			}
 			w.must(w.attempt(alice, "echo")) // it was that and nothing else
@@ -199,13 +221,72 @@ func TestL49_CompromisedIngress(t *testing.T) {
 		w.must(w.Kill("c1"))
 		w.must(w.Start("c1"))
 		w.ready()
-		undo = in.does(dialed(func(d *wire.DialRequest) { d.Dial = spent.GetDial() }))
+		undo := in.does(onDials(func(d *wire.DialRequest) { d.Dial = old.request.GetDial() }))
 		got := w.wantCode(w.attempt(alice, "echo"), ginnel.NotAuthenticated)
 		undo()
 		if !strings.Contains(got.Message, "signed for controller") {
 			t.Errorf("replayed at a restarted controller: %q", got.Message)
 		}
 	})
+}
+
+// onHostDials changes what a host is asked.
+func onHostDials(change func(d *wire.HostDial)) mischief {
+	return mischief{toVictim: func(m *wire.Message) *wire.Message {
+		if d := m.GetHostDial(); d != nil {
+			change(d)
+		}
+		return nil
+	}}
+}
+
+// onHostAnswers changes what a host answers.
+func onHostAnswers(change func(r *wire.HostDialResult)) mischief {
+	return mischief{fromVictim: func(_, a *wire.Message) {
+		if r := a.GetHostDialResult(); r != nil {
+			change(r)
+		}
+	}}
+}
+
+// answering answers dials in the host's place.
+func (c *compromised) answering() mischief {
+	return mischief{toVictim: func(m *wire.Message) *wire.Message {
+		d := m.GetHostDial()
+		if d == nil {
+			return nil
+		}
+		early := flight(c.self, d.GetEarly(), readTicket(d.GetTicket()))
+		return &wire.Message{Body: &wire.Message_HostDialResult{HostDialResult: &wire.HostDialResult{Early: early}}}
+	}}
+}
+
+// egressTrick is one thing that an egress router may try.
+type egressTrick struct {
+	name string
+	mischief
+}
+
+// egressTricks are all of them; old is what the host was asked for another circuit.
+func (w *world) egressTricks(out *compromised, old *wire.HostDial) []egressTrick {
+	return []egressTrick{
+		{"changes the client's first bytes", onHostDials(func(d *wire.HostDial) { d.Early[40] ^= 1 })},
+		{"changes the host's first bytes", onHostAnswers(func(r *wire.HostDialResult) { r.Early[40] ^= 1 })},
+		{"changes what comes behind the handshake", onHostAnswers(func(r *wire.HostDialResult) { r.Early[len(r.GetEarly())-1] ^= 1 })},
+		{"answers as itself", out.answering()},
+		{"asks for another terminator", onHostDials(func(d *wire.HostDial) { d.Terminator = "other" })},
+		{"brings the ticket of another circuit", onHostDials(func(d *wire.HostDial) { d.Ticket = old.GetTicket() })},
+		{"brings the ticket and circuit of another", onHostDials(func(d *wire.HostDial) {
+			d.Ticket, d.Circuit, d.Terminator, d.Early = old.GetTicket(), old.GetCircuit(), old.GetTerminator(), old.GetEarly()
+		})},
+		{"forges the ticket", onHostDials(func(d *wire.HostDial) {
+			ticket := readTicket(d.GetTicket())
+			ticket.Client = "carol" // who may not dial it
+			signed, err := pki.SignTicket(out.self, ticket)
+			w.must(err)
+			d.Ticket = signed
+		})},
+	}
 }
 
 // TestL107_CompromisedEgress lets the edge router of a hosting identity do what it
@@ -227,57 +308,12 @@ func TestL107_CompromisedEgress(t *testing.T) {
 		}})
 		w.must(w.attempt(alice, "late"))
 		undo()
-
-		asks := func(change func(d *wire.HostDial)) mischief {
-			return mischief{toVictim: func(m *wire.Message) *wire.Message {
-				if d := m.GetHostDial(); d != nil {
-					change(d)
-				}
-				return nil
-			}}
-		}
-		asItself := mischief{toVictim: func(m *wire.Message) *wire.Message {
-			d := m.GetHostDial()
-			if d == nil {
-				return nil
-			}
-			early := flight(out.self, d.GetEarly(), readTicket(d.GetTicket()))
-			return &wire.Message{Body: &wire.Message_HostDialResult{HostDialResult: &wire.HostDialResult{Early: early}}}
-		}}
-		for _, tc := range []struct {
-			name string
-			mischief
-		}{
-			{"changes the client's first bytes", asks(func(d *wire.HostDial) { d.Early[40] ^= 1 })},
-			{"changes the host's first bytes", mischief{fromVictim: func(_, a *wire.Message) {
-				if r := a.GetHostDialResult(); r != nil {
-					r.Early[40] ^= 1
-				}
-			}}},
-			{"changes what comes behind the handshake", mischief{fromVictim: func(_, a *wire.Message) {
-				if r := a.GetHostDialResult(); r != nil {
-					r.Early[len(r.GetEarly())-1] ^= 1
-				}
-			}}},
-			{"answers as itself", asItself},
-			{"asks for another terminator", asks(func(d *wire.HostDial) { d.Terminator = "other" })},
-			{"brings the ticket of another circuit", asks(func(d *wire.HostDial) { d.Ticket = old.GetTicket() })},
-			{"brings the ticket and circuit of another", asks(func(d *wire.HostDial) {
-				d.Ticket, d.Circuit, d.Terminator, d.Early = old.GetTicket(), old.GetCircuit(), old.GetTerminator(), old.GetEarly()
-			})},
-			{"forges the ticket", asks(func(d *wire.HostDial) {
-				ticket := readTicket(d.GetTicket())
-				ticket.Client = "carol" // who may not dial it
-				signed, err := pki.SignTicket(out.self, ticket)
-				w.must(err)
-				d.Ticket = signed
-			})},
-		} {
-			undo := out.does(tc.mischief)
+		for _, trick := range w.egressTricks(out, old) {
+			undo := out.does(trick.mischief)
 			err := w.attempt(alice, "late")
 			undo()
 			if !errors.Is(err, ginnel.NotAuthenticated) && !errors.Is(err, ginnel.StaleGeneration) {
-				t.Errorf("%s: %v", tc.name, err)
+				t.Errorf("%s: %v", trick.name, err)
 			}
 			w.must(w.attempt(alice, "late"))
 		}
@@ -287,7 +323,7 @@ func TestL107_CompromisedEgress(t *testing.T) {
 		up := out.up
 		out.mu.Unlock()
 		w.must(carol.Close())
-		undo = out.does(asItself)
+		undo = out.does(out.answering())
 		defer undo()
 		if up.Err() != nil {
 			t.Fatalf("the bind is gone: %v", up.Err())

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/ginnel/ginnel/internal/lab"
 	"github.com/ginnel/ginnel/sdk"

@@ -365,6 +365,42 @@ func (h *host) state() string {
 	return h.run("ip", "-4", "route", "show", "table", "all") + h.run("ip", "rule") + h.run("nft", "list", "ruleset") + h.run("cat", "/etc/resolv.conf")
 }
 
+// addMany makes services many-FROM to many-TO, less one; every fourth has a real
+// address, too.
+func addMany(t *testing.T, client *api.Client, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		id := fmt.Sprintf("many-%d", i)
+		s := ginnel.Service{ID: ginnel.ServiceID(id), Intercept: &ginnel.Intercept{Addresses: []string{id + ".internal"}, Ports: []string{"80"}}}
+		if i%4 == 0 {
+			s.Intercept.Addresses = append(s.Intercept.Addresses, fmt.Sprintf("10.30.%d.%d", i/256, i%256))
+		}
+		if _, err := client.Services().Create(context.Background(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// keptAddresses gives the addresses of names that the tunneler has written down.
+func (n *network) keptAddresses(t *testing.T) map[string]string {
+	t.Helper()
+	var kept struct {
+		Names []struct{ Name, Address string }
+	}
+	text, err := os.ReadFile(filepath.Join(n.dir, "names.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &kept)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, k := range kept.Names {
+		all[k.Name] = k.Address
+	}
+	return all
+}
+
 // testKilledAmongMany kills the tunneler while services come by the hundred.
 func testKilledAmongMany(t *testing.T, n *network, before string) {
 	h := *n.host
@@ -372,46 +408,17 @@ func testKilledAmongMany(t *testing.T, n *network, before string) {
 	client := api.NewSocketClient(filepath.Join(n.dir, "C", "admin.sock"))
 	defer client.Close()
 	const many = 1000
-	add := func(from, to int) {
-		for i := from; i < to; i++ {
-			id := fmt.Sprintf("many-%d", i)
-			s := ginnel.Service{ID: ginnel.ServiceID(id), Intercept: &ginnel.Intercept{Addresses: []string{id + ".internal"}, Ports: []string{"80"}}}
-			if i%4 == 0 {
-				s.Intercept.Addresses = append(s.Intercept.Addresses, fmt.Sprintf("10.30.%d.%d", i/256, i%256))
-			}
-			if _, err := client.Services().Create(context.Background(), s); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	add(0, many/2)
-	addresses := func() map[string]string {
-		var kept struct {
-			Names []struct{ Name, Address string }
-		}
-		text, err := os.ReadFile(filepath.Join(n.dir, "names.json"))
-		if err == nil {
-			err = json.Unmarshal(text, &kept)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := map[string]string{}
-		for _, k := range kept.Names {
-			all[k.Name] = k.Address
-		}
-		return all
-	}
+	addMany(t, client, 0, many/2)
 	n.tunneler.kill() // in the middle: it has seen some of them
 	if h.state() == before {
 		t.Fatal("a killed tunneler left nothing: this tests nothing")
 	}
-	early := addresses()
+	early := n.keptAddresses(t)
 	if len(early) < 5 {
 		t.Fatalf("names.json has %d names", len(early))
 	}
 	n.startTunneler()
-	add(many/2, many)
+	addMany(t, client, many/2, many)
 	terminator := ginnel.Terminator{Service: ginnel.ServiceID(fmt.Sprintf("many-%d", many-4)), Router: "egress", Address: "tcp:127.0.0.1:8080"}
 	if _, err := client.Terminators().Create(context.Background(), terminator); err != nil {
 		t.Fatal(err)
@@ -422,8 +429,9 @@ func testKilledAmongMany(t *testing.T, n *network, before string) {
 			return err
 		})
 	}
+	now := n.keptAddresses(t)
 	for name, address := range early {
-		if got := addresses()[name]; got != address {
+		if got := now[name]; got != address {
 			t.Errorf("%s: got address %s, had %s before it was killed", name, got, address)
 		}
 	}
