@@ -34,11 +34,15 @@ const identityEnv = "GINNEL_IDENTITY"
 // socketName is the unix socket in a controller's directory.
 const socketName = "admin.sock"
 
-// asks makes cmd, and the verbs below it, take --controller and what it needs.
-func asks(cmd *cobra.Command) *cobra.Command {
-	cmd.PersistentFlags().String("controller", "", "the controller's directory, or https://HOST:PORT (default $"+controllerEnv+")")
-	cmd.PersistentFlags().String("identity", "", "identity file to show at https://HOST:PORT (default $"+identityEnv+")")
-	return cmd
+// asks makes verbs that ask a controller take --controller, and what that needs.
+func asks(verbs ...*cobra.Command) []*cobra.Command {
+	for _, verb := range verbs {
+		verb.Flags().String("controller", "", "the controller's `DIR`, or https://HOST:PORT (default $"+controllerEnv+")")
+		if verb.Flags().Lookup("identity") == nil { // else it means another thing
+			verb.Flags().String("identity", "", "identity `FILE` to show at https://HOST:PORT (default $"+identityEnv+")")
+		}
+	}
+	return verbs
 }
 
 // connect gives a client of the controller that the command was told of.
@@ -127,6 +131,7 @@ func asking(fn func(ctx context.Context, cmd *cobra.Command, c *api.Client, args
 // noun is what list, show and delete need to know of a kind of things.
 type noun[C, V any] struct {
 	name    string // "router"
+	example string // an id, for help
 	of      func(*api.Client) api.Collection[C, V]
 	columns []column[V]
 }
@@ -134,7 +139,7 @@ type noun[C, V any] struct {
 // verbs gives the commands that all nouns have.
 func (n noun[C, V]) verbs() []*cobra.Command {
 	list := &cobra.Command{
-		Use: "list", Short: "List every " + n.name, Args: cobra.NoArgs,
+		Use: "list", Short: "List every " + n.name,
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
 			all, err := n.of(c).List(ctx)
 			if err != nil {
@@ -144,7 +149,7 @@ func (n noun[C, V]) verbs() []*cobra.Command {
 		}),
 	}
 	show := &cobra.Command{
-		Use: "show ID", Short: "Show one " + n.name, Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "Show one " + n.name, Example: "  ginnel " + n.name + " show " + n.example,
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 			v, err := n.of(c).Get(ctx, args[0])
 			if err != nil {
@@ -154,7 +159,7 @@ func (n noun[C, V]) verbs() []*cobra.Command {
 		}),
 	}
 	remove := &cobra.Command{
-		Use: "delete ID...", Short: "Delete by id", Args: cobra.MinimumNArgs(1),
+		Use: "delete ID...", Short: "Delete by id", Example: "  ginnel " + n.name + " delete " + n.example,
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 			for _, id := range args {
 				if err := n.of(c).Delete(ctx, id); err != nil {

@@ -13,10 +13,10 @@ import (
 )
 
 func newCircuitCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "circuit", Short: "Running circuits: list, show, delete, watch; and how one came about"})
+	cmd := &cobra.Command{Use: "circuit", Short: "Running circuits: list, show, delete, watch; and how one came about"}
 	n := noun[struct{}, api.Circuit]{
-		name: "circuit",
-		of:   func(c *api.Client) api.Collection[struct{}, api.Circuit] { return circuits{c} },
+		name: "circuit", example: "$ID",
+		of: func(c *api.Client) api.Collection[struct{}, api.Circuit] { return circuits{c} },
 		columns: []column[api.Circuit]{
 			{"CIRCUIT", func(c api.Circuit) string { return string(c.ID) }},
 			{"SERVICE", func(c api.Circuit) string { return string(c.Service) }},
@@ -30,8 +30,8 @@ func newCircuitCmd() *cobra.Command {
 			{"SINCE", func(c api.Circuit) string { return ago(&c.Since) }},
 		},
 	}
-	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newCircuitExplainCmd(), newCircuitWatchCmd())
+	cmd.AddCommand(asks(n.verbs()...)...)
+	cmd.AddCommand(asks(newCircuitExplainCmd(), newCircuitWatchCmd())...)
 	return cmd
 }
 

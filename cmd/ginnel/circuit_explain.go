@@ -23,7 +23,7 @@ is the last that is told.`
 func newCircuitExplainCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "explain ID", Short: "Tell how a circuit came about, or why it did not", Long: circuitExplainHelp,
-		Args: cobra.ExactArgs(1),
+		Example: "  ginnel circuit explain ID",
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 			all, err := c.ExplainCircuit(ctx, args[0])
 			if err != nil {

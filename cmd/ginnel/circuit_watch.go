@@ -24,7 +24,7 @@ interrupted; with --json each line is an object.
 
 func newCircuitWatchCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch", Short: "Print dials, resumes and circuits as they end", Long: circuitWatchHelp, Args: cobra.NoArgs,
+		Use: "watch", Short: "Print dials, resumes and circuits as they end", Long: circuitWatchHelp,
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
 			for ev, err := range c.WatchCircuits(ctx) {
 				if err != nil {

@@ -67,9 +67,9 @@ func newControllerCmd() *cobra.Command {
 
 func newControllerInitCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "init --dir DIR --network NAME",
-		Short: "Make a new network: CA, controller certificate, administrator; starts nothing",
-		Args:  cobra.NoArgs,
+		Use:     "init --dir DIR --network NAME",
+		Short:   "Make a new network: CA, controller certificate, administrator; starts nothing",
+		Example: "  ginnel controller init --dir C --network demo",
 	}
 	dir := cmd.Flags().String("dir", "", "the controller's directory, which is made")
 	network := cmd.Flags().String("network", "", "name of the network")
@@ -182,9 +182,9 @@ func openStore(ctx context.Context, dir string, log *slog.Logger) (st *store.Sto
 
 func newControllerRunCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run --dir DIR",
-		Short: "Run the controller until it is interrupted",
-		Args:  cobra.NoArgs,
+		Use:     "run --dir DIR",
+		Short:   "Run the controller until it is interrupted",
+		Example: "  ginnel controller run --dir C",
 	}
 	dir := cmd.Flags().String("dir", "", "the controller's directory")
 	config := cmd.Flags().String("config", "", "configuration file (default DIR/"+configFile+", if there is one)")
@@ -355,9 +355,9 @@ func portInUse(cfg controller.Config, err error) error {
 
 func newControllerCheckCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "check [--config FILE | --dir DIR]",
-		Short: "Check a configuration file and print what would be used",
-		Args:  cobra.NoArgs,
+		Use:     "check [--config FILE | --dir DIR]",
+		Short:   "Check a configuration file and print what would be used",
+		Example: "  ginnel controller config check --dir C",
 	}
 	file := cmd.Flags().String("config", "", "configuration file")
 	dir := cmd.Flags().String("dir", "", "a controller's directory, for the file that it would use; neither: the defaults are shown")

@@ -15,7 +15,6 @@ func newDemoCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "A whole network in this process: a download by name survives the death of a router",
-		Args:  cobra.NoArgs,
 	}
 	once := cmd.Flags().Bool("once", false, "end when the download is done, in place of at Ctrl-C")
 	size := cmd.Flags().Int64("size", 256, "size of the download in MiB")

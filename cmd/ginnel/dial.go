@@ -51,7 +51,6 @@ func newDialCmd() *cobra.Command {
 		Use:   "dial SERVICE",
 		Short: "Connect standard input and output to a service",
 		Long:  dialHelp,
-		Args:  cobra.ExactArgs(1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return dialService(cmd, args[0], f) },
 	}
 	flags := cmd.Flags()

@@ -22,7 +22,7 @@ func TestUseOfTheFabricsCommands(t *testing.T) {
 		status int
 		text   string
 	}{
-		{[]string{"dial"}, 2, "accepts 1 arg"},
+		{[]string{"dial"}, 2, "ginnel dial: give SERVICE"},
 		{[]string{"dial", "web"}, 2, "--identity"},
 		{[]string{"dial", "web", "--identity", missing}, 1, "nobody.json"},
 		{[]string{"dial", "web", "--identity", missing, "--timeout", "0s"}, 2, "--timeout"},
@@ -30,7 +30,7 @@ func TestUseOfTheFabricsCommands(t *testing.T) {
 		{[]string{"listen", "web", "--forward", "8080", "--identity", missing}, 2, "--forward"},
 		{[]string{"listen", "web", "--precedence", "best", "--identity", missing}, 2, "--precedence"},
 		{[]string{"listen", "web", "--cost", "-1", "--identity", missing}, 2, "--cost"},
-		{[]string{"identity", "enroll"}, 2, "accepts 1 arg"},
+		{[]string{"identity", "enroll"}, 2, "give TOKENFILE"},
 		{[]string{"identity", "enroll", missing}, 1, "nobody.json"},
 		{[]string{"tunnel", "run"}, 2, "nothing to do"},
 		{[]string{"tunnel", "run", "--socks", "127.0.0.1:0"}, 2, "--identity"},

@@ -16,11 +16,9 @@ import (
 )
 
 func newDialerCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "dialer", Short: "How the controller dials its routers"})
-	cmd.AddCommand(
-		newDialerListCmd(), newDialerInspectCmd(), newDialerValidateCmd(), newDialerRedialCmd(), newDialerWatchCmd(),
-		newDialerReplayCmd(), newDialerSimulateCmd(), newDialerBenchCmd(),
-	)
+	cmd := &cobra.Command{Use: "dialer", Short: "How the controller dials its routers"}
+	cmd.AddCommand(asks(newDialerListCmd(), newDialerInspectCmd(), newDialerValidateCmd(), newDialerRedialCmd(), newDialerWatchCmd())...)
+	cmd.AddCommand(newDialerReplayCmd(), newDialerSimulateCmd(), newDialerBenchCmd())
 	return cmd
 }
 
@@ -50,7 +48,7 @@ stands in "ginnel router list" alone.`
 
 func newDialerListCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the routers that are dialed or watched", Long: dialerListHelp, Args: cobra.NoArgs,
+		Use: "list", Short: "List the routers that are dialed or watched", Long: dialerListHelp,
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
 			all, err := c.ListDials(ctx)
 			if err != nil {
@@ -63,7 +61,7 @@ func newDialerListCmd() *cobra.Command {
 
 func newDialerInspectCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect ROUTER", Short: "Show all about the dialing of one router", Args: cobra.ExactArgs(1),
+		Use: "inspect ROUTER", Short: "Show all about the dialing of one router", Example: "  ginnel dialer inspect r1",
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 			d, err := c.InspectDial(ctx, ginnel.RouterID(args[0]))
 			if err != nil {
@@ -76,7 +74,7 @@ func newDialerInspectCmd() *cobra.Command {
 
 func newDialerValidateCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "validate", Short: "Compare store, channels and dial machine; exit 1 when they disagree", Args: cobra.NoArgs,
+		Use: "validate", Short: "Compare store, channels and dial machine; exit 1 when they disagree",
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
 			all, err := c.ValidateDials(ctx)
 			if err != nil {
@@ -105,7 +103,7 @@ func newDialerValidateCmd() *cobra.Command {
 
 func newDialerRedialCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "redial ROUTER", Short: "Dial a waiting router now, with its backoff forgotten", Args: cobra.ExactArgs(1),
+		Use: "redial ROUTER", Short: "Dial a waiting router now, with its backoff forgotten", Example: "  ginnel dialer redial r1",
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 			if err := c.Redial(ctx, ginnel.RouterID(args[0])); err != nil {
 				return err
@@ -117,7 +115,7 @@ func newDialerRedialCmd() *cobra.Command {
 
 func newDialerWatchCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch", Short: "Print every change of state as it happens", Args: cobra.NoArgs,
+		Use: "watch", Short: "Print every change of state as it happens",
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
 			for ev, err := range c.WatchDials(ctx) {
 				if err != nil {

@@ -40,7 +40,6 @@ func newDialerReplayCmd() *cobra.Command {
 		Short:   "Run the dial machine in virtual time against a script",
 		Long:    dialerReplayHelp,
 		Example: "  ginnel dialer replay outage.jsonl --jitter 0",
-		Args:    cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.Float64Var(&jitter, "jitter", 0, "fix the random term of the backoff factor, from -0.5 to 0.5")

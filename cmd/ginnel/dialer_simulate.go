@@ -42,7 +42,6 @@ func newDialerSimulateCmd() *cobra.Command {
 		Short:   "Run the dial machine in virtual time for a fleet that was cut off",
 		Long:    dialerSimulateHelp,
 		Example: "  ginnel dialer simulate --routers 10000 --outage 60s --plot outage.svg",
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return simulate(cmd, f, fleet) },
 	}
 	flags := cmd.Flags()
@@ -53,9 +52,7 @@ func newDialerSimulateCmd() *cobra.Command {
 	flags.Uint64Var(&fleet.Seed, "seed", fleet.Seed, "seed of everything that is drawn")
 	flags.StringVar(&f.config, "config", "", "controller's configuration (default: the defaults)")
 	flags.StringVar(&f.plot, "plot", "", "write the course as SVG to this file")
-	if err := cmd.MarkFlagRequired("routers"); err != nil {
-		panic("BUG: " + err.Error())
-	}
+	need(cmd, "routers")
 	return cmd
 }
 

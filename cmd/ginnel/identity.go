@@ -16,10 +16,10 @@ import (
 )
 
 func newIdentityCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "identity", Short: "Identities: create, change, enroll, list"})
+	cmd := &cobra.Command{Use: "identity", Short: "Identities: create, change, enroll, list"}
 	n := noun[api.IdentityCreate, api.Identity]{
-		name: "identity",
-		of:   (*api.Client).Identities,
+		name: "identity", example: "alice",
+		of: (*api.Client).Identities,
 		columns: []column[api.Identity]{
 			{"IDENTITY", func(i api.Identity) string { return string(i.ID) }},
 			{"ENROLLED", func(i api.Identity) string { return yes(i.Enrolled) }},
@@ -28,16 +28,17 @@ func newIdentityCmd() *cobra.Command {
 			{"EDGE ROUTERS", func(i api.Identity) string { return list(i.Routers) }},
 		},
 	}
-	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newIdentityCreateCmd(), newIdentityUpdateCmd(), newIdentityEnrollCmd(), newTokenCmd(ginnel.RoleIdentity))
+	cmd.AddCommand(asks(n.verbs()...)...)
+	cmd.AddCommand(asks(newIdentityCreateCmd(), newIdentityUpdateCmd(), newTokenCmd(ginnel.RoleIdentity))...)
+	cmd.AddCommand(newIdentityEnrollCmd())
 	return cmd
 }
 
 func newIdentityCreateCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Create an identity and print its enrollment token",
-		Args:  cobra.ExactArgs(1),
+		Use:     "create NAME",
+		Short:   "Create an identity and print its enrollment token",
+		Example: "  ginnel identity create alice --role staff > alice.token",
 	}
 	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
 	admin := cmd.Flags().Bool("admin", false, "may administer the network through the API")
@@ -101,9 +102,9 @@ func allowEdgeRouters(ctx context.Context, c *api.Client, identity string, route
 
 func newIdentityUpdateCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "update NAME",
-		Short: "Change an identity; what no flag names stays",
-		Args:  cobra.ExactArgs(1),
+		Use:     "update NAME",
+		Short:   "Change an identity; what no flag names stays",
+		Example: "  ginnel identity update alice --disabled",
 	}
 	flags := cmd.Flags()
 	disabled := flags.Bool("disabled", false, "end all it has and refuse it")

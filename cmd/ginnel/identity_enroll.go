@@ -28,7 +28,6 @@ func newIdentityEnrollCmd() *cobra.Command {
 		Use:   "enroll TOKENFILE",
 		Short: "Make an identity file out of a token",
 		Long:  identityEnrollHelp,
-		Args:  cobra.ExactArgs(1),
 	}
 	proxyFlag(cmd)
 	out := cmd.Flags().StringP("output", "o", "", "write the identity file there, readable by its owner only")

@@ -75,7 +75,6 @@ func newLabRunCmd() *cobra.Command {
 		Use:   "run FILE",
 		Short: "Run the network that a file describes, until interrupted",
 		Long:  labRunHelp,
-		Args:  cobra.ExactArgs(1),
 	}
 	script := cmd.Flags().String("once", "", "run this shell script when the network is ready, and end with its status")
 	verbose := cmd.Flags().Bool("log", false, "show what the nodes log")
@@ -152,7 +151,7 @@ func sendLab(cmd *cobra.Command, c lab.Command) (lab.Answer, error) {
 
 func newLabFaultCmd(verb, short string) *cobra.Command {
 	return &cobra.Command{
-		Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1),
+		Use: verb + " NAME", Short: short, Example: "  ginnel lab " + verb + " r2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, err := sendLab(cmd, lab.Command{Do: verb, Name: args[0]})
 			return err
@@ -162,7 +161,8 @@ func newLabFaultCmd(verb, short string) *cobra.Command {
 
 func newLabIdentityCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "identity NAME", Short: "Print the path of an identity's file", Args: cobra.ExactArgs(1),
+		Use: "identity NAME", Short: "Print the path of an identity's file",
+		Example: "  ginnel dial web --identity $(ginnel lab identity alice)",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := sendLab(cmd, lab.Command{Do: "identity", Name: args[0]})
 			if err != nil {
@@ -177,7 +177,7 @@ func newLabIdentityCmd() *cobra.Command {
 }
 
 func newLabWaitCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "wait", Short: "Wait until the network is ready", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "wait", Short: "Wait until the network is ready"}
 	timeout := cmd.Flags().Duration("timeout", 30*time.Second, "how long to wait")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		_, err := sendLab(cmd, lab.Command{Do: "wait", Timeout: *timeout})
@@ -188,7 +188,8 @@ func newLabWaitCmd() *cobra.Command {
 
 func newLabLinkCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "link ROUTER ROUTER", Short: "Break, mend, delay or show the links between two routers", Args: cobra.ExactArgs(2),
+		Use: "link ROUTER ROUTER", Short: "Break, mend, delay or show the links between two routers",
+		Example: "  ginnel lab link r1 r2 --latency 50ms",
 	}
 	down := cmd.Flags().Bool("down", false, "break them and refuse new connections")
 	up := cmd.Flags().Bool("up", false, "let them connect again")
@@ -236,7 +237,7 @@ func showLabLink(cmd *cobra.Command, a, b string) error {
 
 func newLabStatusCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show every node, link and port", Args: cobra.NoArgs,
+		Use: "status", Short: "Show every node, link and port",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a, err := sendLab(cmd, lab.Command{Do: "status"})
 			if err != nil {

@@ -15,10 +15,10 @@ import (
 )
 
 func newLinkCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "link", Short: "Links between routers: create, change, list"})
+	cmd := &cobra.Command{Use: "link", Short: "Links between routers: create, change, list"}
 	n := noun[ginnel.LinkSpec, api.Link]{
-		name: "link",
-		of:   (*api.Client).Links,
+		name: "link", example: "r1/r2/0",
+		of: (*api.Client).Links,
 		columns: []column[api.Link]{
 			{"LINK", func(l api.Link) string { return string(l.ID) }},
 			{"UP", func(l api.Link) string { return yes(l.Up) }},
@@ -32,8 +32,8 @@ func newLinkCmd() *cobra.Command {
 			{"COST", func(l api.Link) string { return l.Cost.String() }},
 		},
 	}
-	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newLinkCreateCmd(), newLinkUpdateCmd())
+	cmd.AddCommand(asks(n.verbs()...)...)
+	cmd.AddCommand(asks(newLinkCreateCmd(), newLinkUpdateCmd())...)
 	return cmd
 }
 
@@ -68,9 +68,9 @@ func bitRate(bytes uint64) string {
 
 func newLinkCreateCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "create ROUTER ROUTER",
-		Short: "Let two routers link",
-		Args:  cobra.ExactArgs(2),
+		Use:     "create ROUTER ROUTER",
+		Short:   "Let two routers link",
+		Example: "  ginnel link create r1 r2",
 	}
 	name := cmd.Flags().String("name", "", "tells parallel links apart (default "+ginnel.DefaultLinkName+")")
 	units := costFlag(cmd, 1, "static cost")
@@ -95,12 +95,9 @@ func newLinkUpdateCmd() *cobra.Command {
 		Use:     "update ID",
 		Short:   "Change what a link costs",
 		Example: "  ginnel link update r1/r2/0 --cost 20",
-		Args:    cobra.ExactArgs(1),
 	}
 	units := costFlag(cmd, 1, "static cost")
-	if err := cmd.MarkFlagRequired("cost"); err != nil {
-		panic("BUG: " + err.Error())
-	}
+	need(cmd, "cost")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		price, err := cost(*units)
 		if err != nil {

@@ -41,7 +41,6 @@ func newListenCmd() *cobra.Command {
 		Use:   "listen SERVICE",
 		Short: "Host a service on standard input and output, or at an address",
 		Long:  listenHelp,
-		Args:  cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	identityFlag(cmd, &f.identity)

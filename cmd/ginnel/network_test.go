@@ -121,7 +121,7 @@ func (n *network) dials(alice, bob string) {
 	}
 
 	n.refused(2, "give --identity FILE", "dial", "web")
-	n.refused(2, "accepts 1 arg", "dial", "--identity", alice)
+	n.refused(2, "give SERVICE", "dial", "--identity", alice)
 	n.refused(1, "INVALID_SERVICE: there is no service \"nope\"", "dial", "nope", "--identity", alice)
 	if o := n.refused(1, "no dial policy joins identity bob and service web", "dial", "web", "--identity", bob); o["code"] != "NOT_AUTHORIZED" {
 		n.Errorf("not authorized: %v", o)

@@ -24,7 +24,6 @@ func newPathBenchCmd() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure how long path choice takes",
 		Long:  pathBenchHelp,
-		Args:  cobra.NoArgs,
 	}
 	seed := cmd.Flags().Uint64("seed", 1, "seed of the networks")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

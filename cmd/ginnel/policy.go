@@ -16,10 +16,10 @@ import (
 )
 
 func newPolicyCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "policy", Short: "Policies: who may dial, bind, and use which edge routers"})
+	cmd := &cobra.Command{Use: "policy", Short: "Policies: who may dial, bind, and use which edge routers"}
 	n := noun[ginnel.Policy, ginnel.Policy]{
-		name: "policy",
-		of:   (*api.Client).Policies,
+		name: "policy", example: "staff-web",
+		of: (*api.Client).Policies,
 		columns: []column[ginnel.Policy]{
 			{"POLICY", func(p ginnel.Policy) string { return string(p.ID) }},
 			{"KIND", func(p ginnel.Policy) string { return string(p.Kind) }},
@@ -29,8 +29,8 @@ func newPolicyCmd() *cobra.Command {
 			{"MATCH", func(p ginnel.Policy) string { return match(p.AllOf) }},
 		},
 	}
-	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newPolicyCreateCmd(), newPolicyUpdateCmd(), newPolicyWhyCmd())
+	cmd.AddCommand(asks(n.verbs()...)...)
+	cmd.AddCommand(asks(newPolicyCreateCmd(), newPolicyUpdateCmd(), newPolicyWhyCmd())...)
 	return cmd
 }
 
@@ -46,16 +46,13 @@ func newPolicyCreateCmd() *cobra.Command {
 		Use:     "create NAME",
 		Short:   "Allow identities something; lists take #role, @id and #all",
 		Example: "  ginnel policy create staff-web --kind dial --identity '#staff' --service '#internal'",
-		Args:    cobra.ExactArgs(1),
 	}
 	kind := cmd.Flags().String("kind", "", "dial, bind or edge-router")
 	identities := cmd.Flags().StringArray("identity", nil, "who")
 	services := cmd.Flags().StringArray("service", nil, "which services")
 	routers := cmd.Flags().StringArray("router", nil, "which edge routers, with --kind edge-router")
 	allOf := cmd.Flags().Bool("all-of", false, "who must have all roles of a list, not any")
-	if err := cmd.MarkFlagRequired("kind"); err != nil {
-		panic("BUG: " + err.Error())
-	}
+	need(cmd, "kind")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		p := ginnel.Policy{
 			ID: ginnel.PolicyID(args[0]), Kind: ginnel.PolicyKind(*kind),
@@ -75,7 +72,6 @@ func newPolicyUpdateCmd() *cobra.Command {
 		Use:     "update NAME",
 		Short:   "Change a policy; a list that a flag names is replaced, what no flag names stays",
 		Example: "  ginnel policy update staff-web --identity '#staff' --identity @carl",
-		Args:    cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	identities := flags.StringArray("identity", nil, "who")

@@ -32,7 +32,6 @@ func newPolicyWhyCmd() *cobra.Command {
 		Use:     "why --identity NAME --service NAME",
 		Short:   "Say what allows an identity a service, or what is missing",
 		Example: "  ginnel policy why --identity alice --service web",
-		Args:    cobra.NoArgs,
 	}
 	var identity, service nameFlag
 	cmd.Flags().Var(&identity, "identity", "who")

@@ -52,7 +52,7 @@ func finish(cmd *cobra.Command) {
 	}
 	if inner := cmd.RunE; inner != nil {
 		if cmd.Args == nil {
-			cmd.Args = cobra.NoArgs // cobra would take anything
+			cmd.Args = checkOperands
 		}
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if err := inner(cmd, args); err != nil {
@@ -102,13 +102,17 @@ func verbs(cmd *cobra.Command) []string {
 	return names
 }
 
-// hintUse adds to an error of wrong use how the command is used, where the error
-// has no better advice.
+// hintUse adds to an error of wrong use how the command is used, with an example where
+// its help has one, unless the error has better advice.
 func hintUse(cmd *cobra.Command, err error) error {
 	if !isUsage(err) || len(hintsOf(err)) > 0 {
 		return err
 	}
-	return withHint(err, "usage: "+cmd.UseLine())
+	hints := []string{"usage: " + cmd.UseLine()}
+	if example := exampleOf(cmd); example != "" {
+		hints = append(hints, "example: "+example)
+	}
+	return withHint(err, hints...)
 }
 
 // flagError reports a wrong flag; behind an unknown verb it is the verb that

@@ -13,10 +13,10 @@ import (
 )
 
 func newRouterCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "router", Short: "Routers: create, enroll, run, list"})
+	cmd := &cobra.Command{Use: "router", Short: "Routers: create, enroll, run, list"}
 	n := noun[api.RouterCreate, api.Router]{
-		name: "router",
-		of:   (*api.Client).Routers,
+		name: "router", example: "r1",
+		of: (*api.Client).Routers,
 		columns: []column[api.Router]{
 			{"ROUTER", func(r api.Router) string { return string(r.ID) }},
 			{"ENROLLED", func(r api.Router) string { return yes(r.Enrolled) }},
@@ -28,11 +28,11 @@ func newRouterCmd() *cobra.Command {
 			{"CTRL LISTENERS", func(r api.Router) string { return listeners(r.CtrlListeners) }},
 		},
 	}
-	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newRouterCreateCmd(), newRouterUpdateCmd(), newTokenCmd(ginnel.RoleRouter),
-		newRouterInitCmd(), newRouterRunCmd(),
+	cmd.AddCommand(asks(n.verbs()...)...)
+	cmd.AddCommand(asks(newRouterCreateCmd(), newRouterUpdateCmd(), newTokenCmd(ginnel.RoleRouter),
 		newQuiesceCmd("quiesce", "Give a router no new circuits; those it has stay", true),
-		newQuiesceCmd("resume", "Give a quiesced router new circuits again", false))
+		newQuiesceCmd("resume", "Give a quiesced router new circuits again", false))...)
+	cmd.AddCommand(newRouterInitCmd(), newRouterRunCmd())
 	return cmd
 }
 
@@ -48,7 +48,8 @@ func newRouterCreateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a router and print its enrollment token",
-		Args:  cobra.ExactArgs(1),
+		Example: "  ginnel router create r1 --ctrl-address tls:192.0.2.1:7001 > r1.token\n" +
+			"  ginnel router create r2 > r2.token    # it dials the controller",
 	}
 	addresses := cmd.Flags().StringArray("ctrl-address", nil, "tls:HOST:PORT where the controller shall dial it, in order; none: the router dials the controller")
 	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
@@ -75,9 +76,9 @@ func newRouterCreateCmd() *cobra.Command {
 
 func newRouterUpdateCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "update NAME",
-		Short: "Change a router; what no flag names stays",
-		Args:  cobra.ExactArgs(1),
+		Use:     "update NAME",
+		Short:   "Change a router; what no flag names stays",
+		Example: "  ginnel router update r2 --cost 1000",
 	}
 	disabled := cmd.Flags().Bool("disabled", false, "hang up, and do not dial or accept it")
 	noTraversal := cmd.Flags().Bool("no-traversal", false, "first or last on a path only")
@@ -119,9 +120,9 @@ func newRouterUpdateCmd() *cobra.Command {
 // newQuiesceCmd begins or ends that a router takes no new circuits.
 func newQuiesceCmd(verb, short string, quiesced bool) *cobra.Command {
 	return &cobra.Command{
-		Use:   verb + " NAME",
-		Short: short,
-		Args:  cobra.ExactArgs(1),
+		Use:     verb + " NAME",
+		Short:   short,
+		Example: "  ginnel router " + verb + " r2",
 		RunE: asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 			now, err := c.Routers().Get(ctx, args[0])
 			if err != nil {
@@ -141,9 +142,9 @@ func newQuiesceCmd(verb, short string, quiesced bool) *cobra.Command {
 // newTokenCmd makes a new token for a router or identity; the earlier one ends.
 func newTokenCmd(role ginnel.Role) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "token NAME",
-		Short: "Print a new enrollment token; earlier ones and the enrolled key end with its use",
-		Args:  cobra.ExactArgs(1),
+		Use:     "token NAME",
+		Short:   "Print a new enrollment token; earlier ones and the enrolled key end with its use",
+		Example: "  ginnel " + string(role) + " token NAME > NAME.token",
 	}
 	life := lifeFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {

@@ -43,7 +43,6 @@ func newRouterInitCmd() *cobra.Command {
 		Long:  routerInitHelp,
 		Example: `  ginnel router init --dir R1 --token r1.token --listen 127.0.0.1:7001
   ginnel router init --dir R2 --token r2.token --controller tls:c1.example:7000`,
-		Args: cobra.NoArgs,
 	}
 	dir := cmd.Flags().String("dir", "", "the router's directory, which is made")
 	token := cmd.Flags().String("token", "", "file with the token of ginnel router create; - reads standard input")
@@ -160,9 +159,9 @@ func initRouter(dir string, token pki.Secret, cfg router.Config) error {
 
 func newRouterRunCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run --dir DIR",
-		Short: "Run the router until it is interrupted",
-		Args:  cobra.NoArgs,
+		Use:     "run --dir DIR",
+		Short:   "Run the router until it is interrupted",
+		Example: "  ginnel router run --dir R1",
 	}
 	dir := cmd.Flags().String("dir", "", "the router's directory")
 	metrics := cmd.Flags().String("metrics", "", "HOST:PORT at which Prometheus finds GET /metrics; anyone who reaches it can read them")

@@ -17,10 +17,10 @@ import (
 )
 
 func newServiceCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "service", Short: "Services: create, change, list"})
+	cmd := &cobra.Command{Use: "service", Short: "Services: create, change, list"}
 	n := noun[ginnel.Service, api.Service]{
-		name: "service",
-		of:   (*api.Client).Services,
+		name: "service", example: "web",
+		of: (*api.Client).Services,
 		columns: []column[api.Service]{
 			{"SERVICE", func(s api.Service) string { return string(s.ID) }},
 			{"ROLES", func(s api.Service) string { return list(s.Roles) }},
@@ -29,8 +29,8 @@ func newServiceCmd() *cobra.Command {
 			{"TERMINATORS", func(s api.Service) string { return strconv.Itoa(s.Terminators) }},
 		},
 	}
-	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newServiceCreateCmd(), newServiceUpdateCmd())
+	cmd.AddCommand(asks(n.verbs()...)...)
+	cmd.AddCommand(asks(newServiceCreateCmd(), newServiceUpdateCmd())...)
 	return cmd
 }
 
@@ -50,7 +50,6 @@ func newServiceCreateCmd() *cobra.Command {
 		Use:     "create NAME",
 		Short:   "Create a service",
 		Example: "  ginnel service create web --role internal --intercept web.internal:80",
-		Args:    cobra.ExactArgs(1),
 	}
 	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
 	strategy := cmd.Flags().String("strategy", string(ginnel.Smartrouting), "smartrouting, weighted, random or sticky")
@@ -87,7 +86,6 @@ func newServiceUpdateCmd() *cobra.Command {
 		Use:     "update NAME",
 		Short:   "Change a service; what no flag names stays",
 		Example: "  ginnel service update web --strategy weighted",
-		Args:    cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	roles := flags.StringArray("role", nil, `its roles; "" for none`)

@@ -15,10 +15,10 @@ import (
 )
 
 func newTerminatorCmd() *cobra.Command {
-	cmd := asks(&cobra.Command{Use: "terminator", Short: "Terminators: create, change, list with each term of their costs"})
+	cmd := &cobra.Command{Use: "terminator", Short: "Terminators: create, change, list with each term of their costs"}
 	n := noun[ginnel.Terminator, api.Terminator]{
-		name: "terminator",
-		of:   (*api.Client).Terminators,
+		name: "terminator", example: "web@r2",
+		of: (*api.Client).Terminators,
 		columns: []column[api.Terminator]{
 			{"TERMINATOR", func(t api.Terminator) string { return string(t.ID) }},
 			{"SERVICE", func(t api.Terminator) string { return string(t.Service) }},
@@ -35,8 +35,8 @@ func newTerminatorCmd() *cobra.Command {
 			{"CIRCUITS", func(t api.Terminator) string { return strconv.Itoa(t.Circuits) }},
 		},
 	}
-	cmd.AddCommand(n.verbs()...)
-	cmd.AddCommand(newTerminatorCreateCmd(), newTerminatorUpdateCmd())
+	cmd.AddCommand(asks(n.verbs()...)...)
+	cmd.AddCommand(asks(newTerminatorCreateCmd(), newTerminatorUpdateCmd())...)
 	return cmd
 }
 
@@ -108,7 +108,6 @@ func newTerminatorCreateCmd() *cobra.Command {
 		Use:     "create SERVICE",
 		Short:   "Let a router connect a service's circuits to an address",
 		Example: "  ginnel terminator create web --router r2 --address tcp:127.0.0.1:8080",
-		Args:    cobra.ExactArgs(1),
 	}
 	router := cmd.Flags().String("router", "", "the egress router")
 	address := cmd.Flags().String("address", "", "tcp:HOST:PORT or udp:HOST:PORT that it connects to")
@@ -116,11 +115,7 @@ func newTerminatorCreateCmd() *cobra.Command {
 	instance := cmd.Flags().String("instance", "", "which one this is, for dials that ask for one")
 	units := costFlag(cmd, 0, "static cost")
 	checkOf := checkFlags(cmd)
-	for _, needed := range []string{"router", "address"} {
-		if err := cmd.MarkFlagRequired(needed); err != nil {
-			panic("BUG: " + err.Error())
-		}
-	}
+	need(cmd, "router", "address")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		class, err := ginnel.ParsePrecedence(*precedence)
 		if err != nil {
@@ -153,7 +148,6 @@ func newTerminatorUpdateCmd() *cobra.Command {
 		Example: "  ginnel terminator update web@r2 --precedence failed\n" +
 			"  ginnel terminator update web@r2 --check http --check-path /ready\n" +
 			"  ginnel terminator update web@r2 --check none",
-		Args: cobra.ExactArgs(1),
 	}
 	address := cmd.Flags().String("address", "", "tcp:HOST:PORT or udp:HOST:PORT that its router connects to")
 	precedence := cmd.Flags().String("precedence", "", "required, default or failed")

@@ -51,7 +51,6 @@ func newTunnelRunCmd() *cobra.Command {
 		Use:   "run",
 		Short: "Run the tunneler until it is interrupted",
 		Long:  tunnelRunHelp,
-		Args:  cobra.NoArgs,
 	}
 	f := addTunnelFlags(cmd)
 	level := slog.LevelInfo
@@ -199,7 +198,6 @@ func newTunnelCleanupCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove what a killed tunneler left in the system",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			removed, err := intercept.Cleanup()
 			if errors.Is(err, intercept.ErrAnother) { // it runs: what it made is in use, resolv.conf too
