@@ -98,9 +98,9 @@ func TestStormOfResumes(t *testing.T) {
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
-	w.eventually(20*time.Second, w.noCircuits)
+	w.eventually(w.noCircuits)
 	w.must(w.LinkUp("r2", "r4"))
-	w.ready(20 * time.Second)
+	w.ready()
 }
 
 // TestHostEndIsGone ends the host's end of a circuit while nothing can be said to the
@@ -118,7 +118,7 @@ func TestHostEndIsGone(t *testing.T) {
 	w.must(echo(conn, "hosted by a router"))
 	w.must(w.Kill("r4"))
 	w.must(w.Start("r4"))
-	w.ready(20 * time.Second)
+	w.ready()
 	hears("the end of what a router hosted that was restarted", conn)
 
 	l, err := w.client("bob").Listen("late", sdk.ListenOptions{})
