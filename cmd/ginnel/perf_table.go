@@ -28,7 +28,7 @@ func benchTitle(name string, plan perf.Plan) string {
 		perf.TwoUp:      "2 streams up", perf.TwoDown: "2 streams down", perf.FourUp: "4 streams up", perf.FourDown: "4 streams down",
 		perf.LeastTwoUp: "slowest of 2 streams up", perf.LeastTwoDown: "slowest of 2 streams down",
 		perf.LeastFourUp: "slowest of 4 streams up", perf.LeastFourDown: "slowest of 4 streams down",
-		perf.Hop:     "one router more adds to a round trip",
+		perf.Hop:     "one router more adds, each way",
 		perf.TripP50: "one-byte round trip p50", perf.TripP99: "one-byte round trip p99",
 		perf.LoadedP50: "round trip beside a stream p50", perf.LoadedP99: "round trip beside a stream p99",
 		perf.ConnectP50: "connect + first byte p50", perf.ConnectP99: "connect + first byte p99",

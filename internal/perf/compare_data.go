@@ -23,7 +23,7 @@ const (
 	MemoryMany = "memory_n_up" // of all processes, just after the load
 	TripP50    = "trip_p50"
 	TripP99    = "trip_p99"
-	Hop        = "hop"        // what one hop more adds to a round trip's median
+	Hop        = "hop"        // the latency that one hop more adds: half of what it adds to a round trip's median
 	LoadedP50  = "loaded_p50" // of 64-byte round trips, beside a stream up
 	LoadedP99  = "loaded_p99"
 )
@@ -109,7 +109,8 @@ func (p Plan) trip(ctx context.Context, s Side) (found, error) {
 }
 
 // hop measures round trips over the way of the side and over its longer one, a few
-// of each in turn, and gives the difference of the medians, in microseconds.
+// of each in turn, and gives half the difference of the medians, in microseconds: a
+// round trip passes the hop twice.
 func (p Plan) hop(ctx context.Context, s Side) (found, error) {
 	if s.Longer == nil {
 		return found{}, nil
@@ -119,7 +120,7 @@ func (p Plan) hop(ctx context.Context, s Side) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	return found{values: []value{{Hop, "us", (long.P50 - short.P50) * 1000}}}, nil
+	return found{values: []value{{Hop, "us", (long.P50 - short.P50) / 2 * 1000}}}, nil
 }
 
 // echoBoth measures one-byte round trips over two ways, in turns of a duration for

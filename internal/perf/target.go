@@ -68,7 +68,7 @@ func targets() []target {
 		most("one-byte round trip p50, of the relay's", 1.3, "", relay(TripP50)),
 		most("one-byte round trip p50", 0.4, "ms", own(TripP50)),
 		most("round trip beside a stream p99, of the idle p99", 10, "", quotient(LoadedP99, TripP99)),
-		most("one router more adds to a round trip", 50, "us", own(Hop)),
+		most("one router more adds, each way", 50, "us", own(Hop)),
 		most("connect + first byte p50", 2.5, "ms", own(ConnectP50)),
 		most("connect + first byte p50, full handshakes", 4, "ms", own(ConnectP50Full)),
 		least("connections a second", 600, "1/s", own(PerSecond)),
