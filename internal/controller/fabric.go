@@ -15,6 +15,7 @@ import (
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/path"
 	"github.com/ginnel/ginnel/internal/core/terminator"
+	"github.com/ginnel/ginnel/internal/store"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -49,8 +50,11 @@ type fabric struct {
 
 // softState is all that one channel has brought.
 type softState struct {
-	ch          *channel
-	complete    bool // STATE_END is in
+	ch       *channel
+	complete bool // STATE_END is in
+	// told is the revision of the store as of which the router was told over ch what
+	// it hosts; 0: not yet.
+	told        store.Revision
 	links       map[ginnel.LinkID]ginnel.Link
 	terminators map[ginnel.TerminatorID]*terminatorRow
 	edges       map[uint64]*edgeRow
@@ -427,6 +431,22 @@ func (f *fabric) peer(id ginnel.RouterID) *wire.RouterHello {
 	return f.peers[id]
 }
 
+// told notes that the router of ch was told over it what it hosts, as of a revision.
+func (f *fabric) told(ch *channel, revision store.Revision) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.routers[ch.router]; s != nil && s.ch == ch {
+		s.told = revision
+	}
+}
+
+// knows reports whether the router has a stored terminator before it hears anything
+// that is sent to it from now on.
+func (s *softState) knows(r rules, id ginnel.TerminatorID) bool {
+	stored, _ := r.Terminators().Row(id)
+	return s.terminators[id] != nil || stored.Revision <= s.told
+}
+
 // candidates gives the terminators of a service: the stored ones, and those
 // that SDKs bound and may, with a certificate that is still valid. Whether they
 // are online and at what distance is left to whoever knows the ingress router.
@@ -438,8 +458,11 @@ func (f *fabric) candidates(r rules, service ginnel.Service) []terminator.Candid
 	defer f.mu.Unlock()
 	for _, t := range stored {
 		c := terminator.Candidate{Terminator: t}
-		if s := f.routers[t.Router]; s != nil && s.terminators[t.ID] != nil {
-			c = costed(t, s.terminators[t.ID], at)
+		if s := f.routers[t.Router]; s != nil {
+			if row := s.terminators[t.ID]; row != nil {
+				c = costed(t, row, at)
+			}
+			c.Untold = !s.knows(r, t.ID)
 		}
 		c.Quiesced = r.quiesced(t.Router)
 		list = append(list, c)

@@ -6,6 +6,7 @@ package controller
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -338,6 +339,56 @@ func TestRouterConfig(t *testing.T) {
 		b.wait(time.Second)
 		if third := r1.lastConfig(); third == nil || len(third.GetLinks()) != 0 || third.GetRevision()>>32 <= second.GetRevision()>>32 {
 			t.Errorf("after the peer was deleted: %v", third)
+		}
+	})
+}
+
+// A stored terminator counts once its router was told of it over its channel, or has
+// reported it; between two rounds of telling that takes a moment.
+func TestTerminatorCountsOnceItsRouterKnows(t *testing.T) {
+	inTestbed(t, func(t *testing.T, b *testbed) {
+		r1 := b.router("r1")
+		b.service("web")
+		_, err := b.api.Terminators.Create(t.Context(), ginnel.Terminator{Service: "web", Router: "r1", Address: "tcp:127.0.0.1:80"})
+		b.must(err)
+		want := func(when string, untold bool) {
+			t.Helper()
+			if c := b.candidates("web"); len(c) != 1 || c[0].Untold != untold {
+				t.Errorf("%s: %+v, want untold %t", when, c, untold)
+			}
+		}
+		connect := func(rows ...*wire.TerminatorState) {
+			b.wait(time.Second)
+			b.c.configs.kick() // a round begins, and with it the pause after it
+			synctest.Wait()
+			b.must(r1.dial())
+			r1.report(&wire.State{Terminators: rows})
+			synctest.Wait()
+		}
+		connect()
+		want("connected for the first time", true)
+		b.wait(configDelay)
+		want("told", false)
+		r1.conn().Close(nil)
+		connect()
+		want("started anew", true)
+		b.wait(configDelay)
+		want("told again", false)
+		r1.conn().Close(nil)
+		connect(&wire.TerminatorState{Id: "web@r1"})
+		want("it has reported it", false)
+		// One that is made between two rounds.
+		b.wait(time.Second)
+		b.c.configs.kick()
+		synctest.Wait()
+		_, err = b.api.Terminators.Create(t.Context(), ginnel.Terminator{ID: "new", Service: "web", Router: "r1", Address: "tcp:127.0.0.1:81"})
+		b.must(err)
+		if c := b.candidates("web"); len(c) != 2 || !c[0].Untold || c[1].Untold {
+			t.Errorf("one more: %+v", c)
+		}
+		b.wait(configDelay)
+		if c := b.candidates("web"); len(c) != 2 || c[0].Untold {
+			t.Errorf("one more, told: %+v", c)
 		}
 	})
 }

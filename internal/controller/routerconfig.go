@@ -131,6 +131,7 @@ func (cs *configs) sendAll(view *store.View, plan map[ginnel.RouterID][]*wire.Li
 		pages := configPages(plan[id], view.TerminatorsOfRouter(id))
 		now.digest = digest(pages)
 		if last.ch == now.ch && last.digest == now.digest {
+			cs.c.fabric.told(now.ch, view.Revision())
 			continue
 		}
 		now.revision, now.told = max(view.Revision(), last.revision), time.Now().Unix()
@@ -139,6 +140,7 @@ func (cs *configs) sendAll(view *store.View, plan map[ginnel.RouterID][]*wire.Li
 		}
 		if cs.send(now, pages) {
 			cs.sent[id] = now
+			cs.c.fabric.told(now.ch, view.Revision())
 		}
 	}
 }

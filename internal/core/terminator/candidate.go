@@ -6,9 +6,13 @@ package terminator
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/ginnel/ginnel"
 )
+
+// ToldAfter is when to ask again for a terminator that its router is being told of.
+const ToldAfter = 100 * time.Millisecond
 
 // Candidate is a terminator with all that its cost depends on.
 type Candidate struct {
@@ -20,6 +24,8 @@ type Candidate struct {
 	InFlight int
 	// Quiesced: the egress router takes no new circuits.
 	Quiesced bool
+	// Untold: the egress router does not know of the terminator yet; it is being told.
+	Untold bool
 	// Online: the egress router is connected.
 	Online bool
 	// Reachable: there is a path to the egress router, whose cost is Path.
@@ -65,7 +71,7 @@ func rank(a, b Costed) int {
 func Eligible(candidates []Candidate, q Query) ([]Costed, *ginnel.DialError) {
 	var out []Costed
 	protocol := cmp.Or(q.Protocol, ginnel.TCP)
-	carrying, matching, quiesced, online := 0, 0, 0, 0
+	carrying, matching, quiesced, online, untold := 0, 0, 0, 0, 0
 	for _, c := range candidates {
 		if c.Carries() != protocol {
 			continue
@@ -82,7 +88,11 @@ func Eligible(candidates []Candidate, q Query) ([]Costed, *ginnel.DialError) {
 		if c.Online {
 			online++
 		}
-		if c.Online && c.Reachable {
+		switch {
+		case !c.Online || !c.Reachable:
+		case c.Untold:
+			untold++
+		default:
 			out = append(out, c.Cost())
 		}
 	}
@@ -90,6 +100,10 @@ func Eligible(candidates []Candidate, q Query) ([]Costed, *ginnel.DialError) {
 	case len(out) > 0:
 		slices.SortFunc(out, rank)
 		return out, nil
+	case untold > 0:
+		busy := ginnel.Errorf(ginnel.Busy, "every terminator's router that can be reached is just being told of it: %s", routers(candidates, q))
+		busy.RetryAfter = ginnel.Duration(ToldAfter)
+		return nil, busy
 	case len(candidates) == 0:
 		return nil, ginnel.Errorf(ginnel.NoTerminators, "the service has no terminators")
 	case carrying == 0:

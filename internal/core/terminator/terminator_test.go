@@ -34,6 +34,7 @@ func required(c *Candidate) { c.Precedence = ginnel.Required }
 func failed(c *Candidate)   { c.Precedence = ginnel.Failed }
 func offline(c *Candidate)  { c.Online, c.Reachable = false, false }
 func quiesced(c *Candidate) { c.Quiesced = true }
+func untold(c *Candidate)   { c.Untold = true }
 func cutOff(c *Candidate)   { c.Reachable = false }
 
 func TestChoose(t *testing.T) {
@@ -63,6 +64,9 @@ func TestChoose(t *testing.T) {
 		{"cut off left out", []Candidate{with(at("a", 1), cutOff), at("b", 2)}, Query{}, "b"},
 		{"quiesced left out", []Candidate{with(at("a", 1), quiesced), at("b", 2)}, Query{}, "b"},
 		{"sticky to a quiesced one", []Candidate{at("a", 1), with(at("b", 2), quiesced)}, Query{Strategy: ginnel.Sticky, Sticky: "b"}, "a"},
+		{"one whose router does not know of it left out", []Candidate{with(at("a", 1), untold), at("b", 2)}, Query{}, "b"},
+		{"routers do not know yet", []Candidate{with(at("a", 1), untold), with(at("b", 1), cutOff)}, Query{}, "BUSY: every terminator's router that can be reached is just being told of it: r-a, r-b"},
+		{"its router is told and offline", []Candidate{with(with(at("a", 1), untold), offline)}, Query{}, "NO_ONLINE_TERMINATORS: no terminator's router is connected: r-a"},
 		{"quiesced or offline", []Candidate{with(at("a", 1), quiesced), with(at("b", 1), offline)}, Query{}, "NO_ONLINE_TERMINATORS: every terminator's router is quiesced or not connected: r-a, r-b"},
 		{"no path wins over quiesced", []Candidate{with(at("a", 1), quiesced), with(at("b", 1), cutOff)}, Query{}, "NO_PATH: no path to any terminator's router: r-a, r-b"},
 		{"none", nil, Query{}, "NO_TERMINATORS: the service has no terminators"},
