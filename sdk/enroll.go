@@ -113,7 +113,7 @@ func (e *enrolling) over(ctx context.Context, address ginnel.Address) (pki.Ident
 		conn = tls.Client(outer, pki.EnrollClientConfig(e.old, e.anchor, controller, time.Now))
 		if err := conn.HandshakeContext(ctx); err != nil {
 			if hungUp(err) {
-				err = errors.New("the router has none now, or lost it: try again")
+				err = fmt.Errorf("the router has none now, or lost it: try again: %w", err)
 			}
 			return pki.Identity{}, fmt.Errorf("controller behind the edge router: %w", err)
 		}

@@ -78,6 +78,19 @@ func TestEnrollIsRefused(t *testing.T) {
 	})
 }
 
+// A router without a controller hangs up: the enrollee hears what that means, and may
+// ask what it was.
+func TestEnrollWithoutAController(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1")
+		w.boot = ""
+		_, err := Enroll(t.Context(), w.token(t, tokenSecret(), "tls:r1:1"), w.dialer())
+		if !hungUp(err) || !strings.Contains(err.Error(), "the router has none now") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // The clock of a new host may be wrong: whether its token has ended is for the
 // controller to say, by whose clock it was made. A certificate begins an hour back;
 // where that is not enough the host is told what its own clock says.

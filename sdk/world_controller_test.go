@@ -226,8 +226,11 @@ func (w *world) serve(services ...*wire.ServiceInfo) {
 	}
 }
 
-// relay takes an enrollee: inside its stream TLS with the controller.
+// relay takes an enrollee: inside its stream TLS with the controller, if there is one.
 func (r *fakeRouter) relay(ctx context.Context, outer *tls.Conn) {
+	if len(r.w.controllers().GetControllers()) == 0 {
+		return
+	}
 	inner := tls.Server(outer, pki.ServerConfig(pki.NewHolder(r.w.ctrl), time.Now, wire.ALPNEnroll))
 	if err := inner.HandshakeContext(ctx); err != nil {
 		return
