@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"time"
@@ -24,6 +25,28 @@ type Dialer interface {
 	// Services gives the services that may be dialed now, nil while that is not
 	// known, and a channel that is closed when it has changed.
 	Services() (current []ginnel.Service, changed <-chan struct{})
+}
+
+// dialFailure is why a service was not dialed, or could not be.
+type dialFailure struct {
+	service ginnel.ServiceID
+	err     error
+}
+
+// Error gives "service NAME: " and why.
+func (f *dialFailure) Error() string { return fmt.Sprintf("service %s: %s", f.service, f.err) }
+
+// Unwrap gives why.
+func (f *dialFailure) Unwrap() error { return f.err }
+
+// LogValue gives the parts of what a DialError says, so that a log of JSON lines tells
+// them apart, with the service.
+func (f *dialFailure) LogValue() slog.Value {
+	why := slog.String("message", f.err.Error())
+	if _, whole := f.err.(slog.LogValuer); whole {
+		why = slog.Any("", f.err) // its parts, in this group
+	}
+	return slog.GroupValue(slog.String("service", string(f.service)), why)
 }
 
 // Meta is what the tunneler knows of a program's connection.
@@ -62,7 +85,7 @@ func (c *connector) connect(ctx context.Context, host string, port uint16, sourc
 		meta.Source = tcp.AddrPort()
 	}
 	if err := c.gate.enter(time.Now(), service); err != nil {
-		return nil, leave, fmt.Errorf("service %s: %w", service, err)
+		return nil, leave, &dialFailure{service, err}
 	}
 	leave = func() { c.gate.leave(service) }
 	conn, err = c.dial(ctx, service, meta)
@@ -88,7 +111,7 @@ func (c *connector) dial(ctx context.Context, service ginnel.ServiceID, meta Met
 	defer cancel()
 	conn, err := c.dialer.DialService(ctx, service, meta)
 	if err != nil {
-		return nil, fmt.Errorf("service %s: %w", service, err)
+		return nil, &dialFailure{service, err}
 	}
 	return conn, nil
 }
