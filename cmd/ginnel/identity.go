@@ -47,21 +47,30 @@ func newIdentityCreateCmd() *cobra.Command {
 	edges := edgeRouterFlag(cmd)
 	life := lifeFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
-		made, err := c.Identities().Create(ctx, api.IdentityCreate{
+		made, err := createIdentity(ctx, c, api.IdentityCreate{
 			Identity:  ginnel.Identity{ID: ginnel.IdentityID(args[0]), Roles: *roles, Admin: *admin, ReadOnly: *readOnly},
 			TokenLife: ginnel.Duration(*life),
-		})
+		}, *edges)
 		if err != nil {
 			return err
-		}
-		if cmd.Flags().Changed("edge-router") {
-			if err := allowEdgeRouters(ctx, c, args[0], *edges); err != nil {
-				return err
-			}
 		}
 		return printToken(cmd, made)
 	})
 	return cmd
+}
+
+// createIdentity makes an identity, its own edge-router policy where edges are given,
+// and its token. The policy needs the identity, and the token names whom the policy lets
+// it use: so it is made last, in place of the first.
+func createIdentity(ctx context.Context, c *api.Client, in api.IdentityCreate, edges []string) (api.Created, error) {
+	made, err := c.Identities().Create(ctx, in)
+	if err != nil || len(edges) == 0 {
+		return made, err
+	}
+	if err := allowEdgeRouters(ctx, c, made.ID, edges); err != nil {
+		return api.Created{}, err
+	}
+	return c.Token(ctx, ginnel.RoleIdentity, made.ID, api.TokenCreate{TokenLife: in.TokenLife})
 }
 
 func edgeRouterFlag(cmd *cobra.Command) *[]string {

@@ -5,11 +5,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
+	"github.com/ginnel/ginnel/internal/pki"
 )
 
 func newRouterCmd() *cobra.Command {
@@ -157,10 +159,17 @@ func newTokenCmd(role ginnel.Role) *cobra.Command {
 	return cmd
 }
 
-// printToken writes a token so that it can be redirected to a file.
+// printToken writes a token so that it can be redirected to a file. One that serves
+// nobody is told beside it.
 func printToken(cmd *cobra.Command, made api.Created) error {
 	if wantJSON(cmd) {
 		return printJSON(cmd, made)
+	}
+	if t, err := pki.ParseToken(pki.Secret(made.Token)); err == nil && t.Peer.Role == ginnel.RoleIdentity && len(t.Addresses) == 0 {
+		hint := "ginnel: hint: the token names no edge router, so nobody can enroll with it: once there is one that %s may use, ginnel identity token %[1]s\n"
+		if err := writeText(cmd.ErrOrStderr(), fmt.Sprintf(hint, made.ID)); err != nil {
+			return err
+		}
 	}
 	return writeText(cmd.OutOrStdout(), made.Token+"\n")
 }
