@@ -63,7 +63,8 @@ type Backend struct {
 	Circuits    Circuits
 	Dialer      Dialer
 	Metrics     http.Handler // answers GET /metrics
-	// Wrote hears of every write once it is done or has failed; nil: nobody does.
+	// Wrote hears of every write once it is done, has failed or was refused to who may
+	// only read; nil: nobody does.
 	Wrote func(w Write)
 	// Why says what policies let an identity do with a service.
 	Why func(ctx context.Context, identity ginnel.IdentityID, service ginnel.ServiceID) (Why, error)

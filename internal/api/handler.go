@@ -50,6 +50,7 @@ func route(mux humago.Mux, b Backend, software string) {
 	config.CreateHooks = nil
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	a := humago.New(mux, config)
+	a.UseMiddleware(b.guard)
 	huma.Register(a, huma.Operation{OperationID: "status", Method: http.MethodGet, Path: pathStatus},
 		func(ctx context.Context, _ *struct{}) (*reply[Status], error) {
 			return answer(b.Status(ctx))

@@ -15,8 +15,8 @@ import (
 	"github.com/ginnel/ginnel/internal/api"
 )
 
-// AuditLog is a file of what administrators asked to be changed, one JSON object
-// a line, which is only ever added to. Its owner rotates it: moves it away, then
+// AuditLog is a file of what administrators asked to be changed, and what those did who
+// may only read and were refused it: one JSON object a line, which is only ever added to. Its owner rotates it: moves it away, then
 // has it opened anew. Methods may be called from any goroutine.
 type AuditLog struct {
 	path string

@@ -94,19 +94,19 @@ func (l *listener) serve(ctx context.Context) error {
 func (c *Controller) API() http.Handler { return api.New(c.Backend(), c.software) }
 
 // admins lets only enabled administrators in, by the key that they show now, and
-// those who may only read to what changes nothing.
+// those who may only read as such.
 func (c *Controller) admins(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		identity, ok := c.admin(r.TLS)
-		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-		switch {
-		case !ok:
+		if !ok {
 			api.Refuse(w, api.Problemf(ginnel.KindNotPermitted, "only an administrator's identity may use this"))
-		case !identity.Admin && !reads:
-			api.Refuse(w, api.Problemf(ginnel.KindNotPermitted, "identity %s may only read", identity.ID))
-		default:
-			next.ServeHTTP(w, r.WithContext(api.WithAdministrator(r.Context(), administratorOf(identity.ID))))
+			return
 		}
+		as := api.WithReader
+		if identity.Admin {
+			as = api.WithAdministrator
+		}
+		next.ServeHTTP(w, r.WithContext(as(r.Context(), administratorOf(identity.ID))))
 	})
 }
 
