@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -134,7 +135,11 @@ type dialing struct {
 	lost map[ginnel.RouterID]bool // edge routers that do not help
 	busy map[ginnel.ControllerID]bool
 	deaf map[atRouter]bool // controllers that an edge router does not reach
-	last error
+	// blind are controllers that see no way to the service, and none what the first
+	// of them said.
+	blind map[ginnel.ControllerID]bool
+	none  error
+	last  error
 }
 
 // atRouter is a controller as reached over an edge router.
@@ -148,7 +153,7 @@ func newDialing(c *Client, service ginnel.ServiceID, opts DialOptions) *dialing 
 		c: c, service: service, opts: opts, begun: time.Now(),
 		lost: make(map[ginnel.RouterID]bool),
 		busy: make(map[ginnel.ControllerID]bool),
-		deaf: make(map[atRouter]bool),
+		deaf: make(map[atRouter]bool), blind: make(map[ginnel.ControllerID]bool),
 	}
 	cfg := c.endConfig(func() *circuit { return d.circuit })
 	d.client = endpoint.NewClient(cfg,
@@ -202,10 +207,10 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 		start := time.Now()
 		e, err := d.c.edges.pick(ctx, wish{service: d.service, allowed: d.c.services.allowed(d.service), skip: d.lost})
 		if err != nil {
-			return nil, cmp.Or(d.last, err)
+			return nil, cmp.Or(d.none, d.last, err)
 		}
 		to, ok := d.c.audience(e, func(id ginnel.ControllerID) bool {
-			return d.busy[id] || d.deaf[atRouter{e.id, id}]
+			return d.busy[id] || d.blind[id] || d.deaf[atRouter{e.id, id}]
 		})
 		if !ok {
 			if err := d.exhausted(ctx, e); err != nil {
@@ -215,10 +220,16 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 		}
 		d.step("edge router", start, "%s", e.id)
 		conn, err := d.try(ctx, e, to, hello)
-		if err == nil || !d.again(ctx, e, ginnel.ControllerID(to.GetId()), err) {
-			return conn, err
+		switch {
+		case err == nil:
+			return conn, nil
+		case d.again(ctx, e, ginnel.ControllerID(to.GetId()), err):
+			d.last = err
+		case d.none != nil && (errors.Is(err, ginnel.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded)):
+			return nil, d.none // which says more
+		default:
+			return nil, err
 		}
-		d.last = err
 	}
 }
 
@@ -226,6 +237,9 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 // has none: another one is tried, or, when all controllers are busy, all again
 // later. An error ends the dial.
 func (d *dialing) exhausted(ctx context.Context, e *edge) error {
+	if d.none != nil {
+		return d.none
+	}
 	if len(d.busy) == 0 {
 		if d.last == nil {
 			d.last = ginnel.Errorf(ginnel.ControllerUnavailable, "edge router %s has no controller", e.id)
@@ -268,10 +282,22 @@ func (d *dialing) again(ctx context.Context, e *edge, controller ginnel.Controll
 	case dial.Code == ginnel.ControllerUnavailable:
 		d.c.edges.faulted(e.id)
 		d.deaf[atRouter{e.id, controller}] = true
+	case seesNone(dial.Code):
+		d.blind[controller] = true
+		d.none = cmp.Or(d.none, err)
 	default:
 		return false
 	}
 	return true
+}
+
+// seesNone reports whether a code says what a controller knows of routers, each of
+// which is connected to some controllers and not to others. What the store says all know.
+func seesNone(code ginnel.Code) bool {
+	return slices.Contains([]ginnel.Code{
+		ginnel.NoTerminators, ginnel.NoOnlineTerminators, ginnel.NoTerminatorForInstance, ginnel.NoPath,
+		ginnel.RouterResponseTimeout,
+	}, code)
 }
 
 // try dials once over an edge router and a controller.

@@ -139,9 +139,7 @@ func (x *circuit) resume(ctx context.Context, e *edge) error {
 		},
 	})
 	if err != nil {
-		if errors.Is(err, ginnel.Busy) || errors.Is(err, ginnel.ControllerUnavailable) {
-			x.shun(ginnel.ControllerID(to.GetId()))
-		}
+		x.shun(ginnel.ControllerID(to.GetId())) // another one may see a way
 		return err
 	}
 	resp := answer.GetDialResponse()
@@ -149,7 +147,7 @@ func (x *circuit) resume(ctx context.Context, e *edge) error {
 }
 
 // audience gives the controller to ask for a path over e: one that has not just
-// said that it cannot answer, if there is one.
+// failed to give one, if there is one.
 func (x *circuit) audience(e *edge) (*wire.ControllerInfo, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -160,7 +158,7 @@ func (x *circuit) audience(e *edge) (*wire.ControllerInfo, bool) {
 	return x.c.audience(e, nil)
 }
 
-// shun notes a controller that could not answer.
+// shun notes a controller that gave no path.
 func (x *circuit) shun(id ginnel.ControllerID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

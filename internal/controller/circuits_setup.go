@@ -141,7 +141,10 @@ func (cs *circuits) choose(s *setup, x circuit.Exclusions) (circuit.Choice, *gin
 		choice, err = circuit.Choose(cs.crossing, s.from.id(), candidates, s.query, x, cs.rng)
 	}
 	if err != nil && !cs.underlay.ready() {
-		err = circuit.WhileStarting(err)
+		err = circuit.Unsure(err, "the controller has just started and does not know all routers yet")
+	}
+	if err != nil && !cs.c.current() {
+		err = circuit.Unsure(err, cs.c.staleness())
 	}
 	if err != nil && s.resume != nil {
 		err = s.resume.detached(err)

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,7 +92,12 @@ func (c *Controller) refusal(err *ginnel.DialError) *ginnel.DialError {
 	if c.current() {
 		return err
 	}
-	busy := ginnel.Errorf(ginnel.Busy, "this controller has not heard of its store for %s", c.store.Age().Round(time.Second))
+	busy := ginnel.Errorf(ginnel.Busy, "%s", c.staleness())
 	busy.RetryAfter = ginnel.Duration(time.Second)
 	return busy
+}
+
+// staleness says how old the cache is.
+func (c *Controller) staleness() string {
+	return fmt.Sprintf("this controller has not heard of its store for %s", c.store.Age().Round(time.Second))
 }

@@ -67,13 +67,13 @@ func Choose(trees *path.Trees, ingress ginnel.RouterID, candidates []terminator.
 	return choice, nil
 }
 
-// StartRetry is when to ask again a controller that has just started.
-const StartRetry = time.Second
+// UnsureRetry is when to ask a controller again that is not sure.
+const UnsureRetry = time.Second
 
-// WhileStarting gives the error that a controller answers while it has not
-// heard of every router yet: it does not know that there is nothing, so BUSY
-// stands in place of what says so. Other errors stay as they are.
-func WhileStarting(err *ginnel.DialError) *ginnel.DialError {
+// Unsure gives the error that a controller answers which may not know all that
+// there is, and says why: it does not know that there is nothing, so BUSY stands in
+// place of what says so. Other errors stay as they are.
+func Unsure(err *ginnel.DialError, why string) *ginnel.DialError {
 	unsure := []ginnel.Code{
 		ginnel.NoTerminators, ginnel.NoOnlineTerminators, ginnel.NoTerminatorForInstance, ginnel.NoPath,
 		ginnel.RouterErrMisconfiguredTerminator, // of this protocol, as far as is known
@@ -81,7 +81,7 @@ func WhileStarting(err *ginnel.DialError) *ginnel.DialError {
 	if !slices.Contains(unsure, err.Code) {
 		return err
 	}
-	busy := ginnel.Errorf(ginnel.Busy, "the controller has just started and does not know all routers yet: %s", err.Message)
-	busy.RetryAfter = ginnel.Duration(StartRetry)
+	busy := ginnel.Errorf(ginnel.Busy, "%s: %s", why, err.Message)
+	busy.RetryAfter = ginnel.Duration(UnsureRetry)
 	return busy
 }

@@ -85,14 +85,14 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-func TestWhileStarting(t *testing.T) {
+func TestUnsure(t *testing.T) {
 	for _, code := range []ginnel.Code{ginnel.NoTerminators, ginnel.NoOnlineTerminators, ginnel.NoTerminatorForInstance, ginnel.NoPath} {
-		if got := WhileStarting(ginnel.Errorf(code, "none")); got.Code != ginnel.Busy || got.RetryAfter != ginnel.Duration(StartRetry) {
+		if got := Unsure(ginnel.Errorf(code, "none"), "new"); got.Code != ginnel.Busy || got.RetryAfter != ginnel.Duration(UnsureRetry) || got.Message != "new: none" {
 			t.Errorf("%v: got %+v, want BUSY", code, got)
 		}
 	}
 	for _, code := range []ginnel.Code{ginnel.InvalidStrategy, ginnel.NotAuthorized, ginnel.RouterResponseTimeout} {
-		if got := WhileStarting(ginnel.Errorf(code, "x")); got.Code != code {
+		if got := Unsure(ginnel.Errorf(code, "x"), "new"); got.Code != code {
 			t.Errorf("%v: got %+v, want it unchanged", code, got)
 		}
 	}
