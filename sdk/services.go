@@ -42,7 +42,10 @@ type services struct {
 	pages   []*wire.ServiceList // of the list that is coming in
 	list    []Service           // by id; replaced as a whole
 	known   bool
+	as      int64         // revision of the store that it shows
 	changed chan struct{} // closed when list is replaced
+	// behind are controllers whose last list says that others may know better.
+	behind map[ginnel.ControllerID]bool
 }
 
 // subscription is whom the list comes from.
@@ -54,7 +57,7 @@ type subscription struct {
 }
 
 func newServices(c *Client) *services {
-	return &services{c: c, changed: make(chan struct{})}
+	return &services{c: c, changed: make(chan struct{}), behind: make(map[ginnel.ControllerID]bool)}
 }
 
 // Services gives the services that the identity may dial or host, by id: as last
@@ -131,12 +134,23 @@ func (s *services) wait(ctx context.Context, changed <-chan struct{}, retry bool
 	}
 }
 
-// subscribed reports whether the list still comes from where it was asked for.
+// subscribed reports whether the list still comes from where it was asked for, and
+// no other controller is to be asked in its place.
 func (s *services) subscribed() bool {
 	s.mu.Lock()
 	asked := s.asked
 	s.mu.Unlock()
-	return asked.edge != nil && asked.edge.has(asked.controller, asked.boot)
+	if asked.edge == nil || !asked.edge.has(asked.controller, asked.boot) {
+		return false
+	}
+	_, other := asked.edge.audience("", s.isBehind)
+	return !other || !s.isBehind(ginnel.ControllerID(asked.controller))
+}
+
+func (s *services) isBehind(id ginnel.ControllerID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.behind[id]
 }
 
 // subscribe asks a controller for the list, over the best edge connection that
@@ -150,7 +164,11 @@ func (s *services) subscribe(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if to, ok := s.c.audience(e, nil); ok {
+		to, ok := s.c.audience(e, s.isBehind)
+		if !ok {
+			to, ok = s.c.audience(e, nil)
+		}
+		if ok {
 			return s.query(ctx, e, to)
 		}
 		skip[e.id] = true
@@ -192,6 +210,9 @@ func (s *services) page(e *edge, signed *wire.Signed) {
 	}
 	list, routers := s.take(e, &page)
 	if list == nil {
+		if page.GetBehind() {
+			s.c.edges.moved() // so that another controller is asked
+		}
 		return
 	}
 	s.c.log.Debug("service list", "services", len(list), "edge_routers", len(routers))
@@ -226,7 +247,10 @@ func (s *services) take(e *edge, page *wire.ServiceList) ([]Service, []pki.EdgeR
 	}
 	list, routers := readList(s.pages)
 	s.asked.sequence, s.pages = page.GetSequence(), nil
-	s.list, s.known = list, true
+	if s.behind[ginnel.ControllerID(s.asked.controller)] = page.GetBehind(); page.GetBehind() && s.known && page.GetRevision() < s.as {
+		return nil, nil // what is known is newer
+	}
+	s.list, s.known, s.as = list, true, page.GetRevision()
 	close(s.changed)
 	s.changed = make(chan struct{})
 	return list, routers

@@ -6,6 +6,8 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -113,31 +115,35 @@ func (m *memory) busyAt(id, kind string) (n int) {
 	return n
 }
 
-// asksFirst gives a client of an identity that asks that controller before others.
-// Whom a client asks first is chance.
-func (m *memory) asksFirst(identity, controller, service string) *sdk.Client {
-	m.Helper()
-	for range 50 {
-		c := m.client(identity)
-		before := m.busyAt(controller, api.EventDial)
-		conn, err := m.dial(c, service, dialTime, sdk.DialOptions{})
-		if err != nil {
-			m.Fatalf("one controller of three is behind, and a dial fails: %v", err)
-		}
-		m.must(conn.Abort())
-		if m.busyAt(controller, api.EventDial) > before {
-			return c
-		}
-		m.must(c.Close())
+// only keeps all controllers but one from the edge router r1, until all is called.
+func (m *memory) only(controller string) (all func()) {
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(m.ctrls)), func(id string) bool { return id == controller })
+	for _, id := range others {
+		m.net.Silence(id, "r1")
+		m.net.Silence("r1", id)
 	}
-	m.Fatalf("of 50 clients none has asked %s first", controller)
-	return nil
+	m.wait(20 * time.Second)
+	return func() {
+		for _, id := range others {
+			m.net.Resume(id, "r1")
+			m.net.Resume("r1", id)
+		}
+		m.wait(20 * time.Second)
+	}
+}
+
+// unsure wants a dial to be told that who was asked does not know.
+func (m *memory) unsure(c *sdk.Client, service string) {
+	m.Helper()
+	if _, err := m.dial(c, service, 900*time.Millisecond, sdk.DialOptions{}); !errors.Is(err, ginnel.Busy) {
+		m.Errorf("got %v, want BUSY", err)
+	}
 }
 
 // TestL45_StaleControllerRefusesNothing cuts one controller of three off from its
 // store and allows what it does not hear of: a policy, an identity. What it would
-// refuse it calls BUSY, for a dial and for a resume, and another one is asked; and
-// it ends nothing that others have allowed, also not when it is back.
+// refuse it calls BUSY, for a dial and for a resume; others grant it, and it ends
+// nothing of that, also not when it is back.
 func TestL45_StaleControllerRefusesNothing(t *testing.T) {
 	threeControllers(t, func(m *memory) {
 		m.ctrls["c2"].store.part()
@@ -145,19 +151,24 @@ func TestL45_StaleControllerRefusesNothing(t *testing.T) {
 		m.allow(ginnel.DialPolicy, "alice", "echo")
 		m.identity("carol", "r1")
 		m.allow(ginnel.DialPolicy, "carol", "echo")
+		clients := []*sdk.Client{m.client("alice"), m.client("carol")}
+		all := m.only("c2")
+		for _, c := range clients {
+			m.unsure(c, "echo")
+		}
+		all()
 		var conns []*sdk.Conn
-		// c2 gives carol no service list, so she has found another controller already.
-		for _, c := range []*sdk.Client{m.asksFirst("alice", "c2", "echo"), m.client("carol")} {
+		for _, c := range clients {
 			conn, err := m.dial(c, "echo", dialTime, sdk.DialOptions{})
 			m.must(err)
 			m.says(conn, "allowed")
 			conns = append(conns, conn)
 		}
-		m.wait(5 * time.Second)
-		before := m.busyAt("c2", api.EventResume)
 		for _, transit := range []string{"r2", "r3"} { // whichever way they went
+			all := m.only("c2")
 			m.part("r1", transit)
 			m.wait(5 * time.Second)
+			all()
 			for _, conn := range conns {
 				m.says(conn, "on another path without "+transit)
 			}
@@ -165,7 +176,7 @@ func TestL45_StaleControllerRefusesNothing(t *testing.T) {
 			m.net.Resume(transit, "r1")
 			m.wait(10 * time.Second)
 		}
-		if m.busyAt("c2", api.EventResume) == before {
+		if m.busyAt("c2", api.EventResume) == 0 {
 			m.Error("c2 was not asked for a path")
 		}
 		m.ctrls["c2"].store.join()
@@ -176,6 +187,64 @@ func TestL45_StaleControllerRefusesNothing(t *testing.T) {
 		if n := m.revokedBy("c2"); n != 0 {
 			m.Errorf("c2 has revoked %d times what others allowed", n)
 		}
+	})
+}
+
+// TestStaleControllerMissesNothing cuts one controller of three off from its store
+// and makes a terminator that it does not hear of: it does not say that there is none.
+func TestStaleControllerMissesNothing(t *testing.T) {
+	threeControllers(t, func(m *memory) {
+		m.ctrls["c2"].store.part()
+		m.wait(6 * time.Second)
+		m.service(ginnel.Service{ID: "hosted"}, "r4", "tcp:server:80")
+		alice := m.client("alice")
+		all := m.only("c2")
+		m.unsure(alice, "hosted")
+		all()
+		m.across(alice, "hosted")
+	})
+}
+
+// TestStaleControllerHasNoSubscribers cuts one controller of three off from its store.
+// Whoever had the service list from it hears of a new service all the same, and so does
+// who comes later; and when no controller hears of the store, everybody keeps the list.
+func TestStaleControllerHasNoSubscribers(t *testing.T) {
+	threeControllers(t, func(m *memory) {
+		m.allow(ginnel.DialPolicy, "alice", "echo")
+		var clients []*sdk.Client // so many that each controller is asked by some
+		client := func() { clients = append(clients, m.client("alice")) }
+		for range 12 {
+			client()
+		}
+		know := func(service ginnel.ServiceID) {
+			m.Helper()
+			for i, c := range clients {
+				if !slices.ContainsFunc(c.Services(), func(s sdk.Service) bool { return s.ID == service }) {
+					m.Errorf("client %d does not know %s: %+v", i, service, c.Services())
+				}
+			}
+		}
+		m.ctrls["c2"].store.part()
+		m.wait(10 * time.Second)
+		m.service(ginnel.Service{ID: "new"})
+		m.wait(time.Second)
+		for range 6 {
+			client()
+		}
+		know("new")
+		for _, c := range []string{"c1", "c3"} {
+			m.ctrls[c].store.part()
+		}
+		m.wait(20 * time.Second)
+		client()
+		know("new")
+		for _, c := range []string{"c1", "c2", "c3"} {
+			m.ctrls[c].store.join()
+		}
+		m.wait(5 * time.Second)
+		m.service(ginnel.Service{ID: "newer"})
+		m.wait(time.Second)
+		know("newer")
 	})
 }
 

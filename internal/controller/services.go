@@ -37,6 +37,7 @@ type subscription struct {
 	nonce    []byte
 	sequence uint64 // of the list sent last; 0: none yet
 	digest   [sha256.Size]byte
+	behind   bool // as that list said
 	// who is the identity as the policies know it that it was looked up in.
 	who      *policy.Who
 	policies *policy.Set
@@ -44,7 +45,7 @@ type subscription struct {
 
 // services sends every subscribed SDK the services that it may dial or host,
 // at once and after every change that concerns it, until its edge connection or
-// the channel ends.
+// the channel ends. When what it knows becomes too old to be sure of, it says so.
 type services struct {
 	c     *Controller
 	fresh signal // somebody subscribed
@@ -148,12 +149,17 @@ func (s *services) run(ctx context.Context) {
 	defer timer.Stop()
 	waiting := false
 	rest := listDelay
+	aged := time.NewTimer(staleAfter)
+	defer aged.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.fresh:
 			s.push(newTouched())
+		case <-aged.C:
+			s.push(newTouched()) // to whom it is news
+			aged.Reset(max(staleAfter-s.c.store.Age(), time.Second))
 		case <-s.dirty:
 			if !waiting {
 				waiting = true
@@ -177,19 +183,24 @@ func (s *services) take() *touched {
 	return t
 }
 
-// push sends the list to those subscribers that have none, and to those that a
-// change concerns, unless they have it. It looks at the store later than at t.
+// push sends the list to those subscribers that have none, to those that a change
+// concerns, and to those that think it surer or less sure than it is, unless they
+// have it. It looks at the store later than at t.
 func (s *services) push(t *touched) {
-	o := s.c.newOffer(s.c.rules())
-	news := newNews(o, t)
+	behind := !s.c.current()
 	s.mu.Lock()
 	todo := make(map[subscriber]*subscription)
 	for at, sub := range s.subs {
-		if sub.sequence == 0 || !t.empty() {
+		if sub.sequence == 0 || sub.behind != behind || !t.empty() {
 			todo[at] = sub
 		}
 	}
 	s.mu.Unlock()
+	if len(todo) == 0 {
+		return
+	}
+	o := s.c.newOffer(s.c.rules())
+	news := newNews(o, t)
 	alike := make(map[string][]subscriber) // by what the policies say of them
 	for at, sub := range todo {
 		identity, ok := o.Identities().Get(sub.identity)
@@ -201,7 +212,7 @@ func (s *services) push(t *touched) {
 		if changed || sub.policies != o.policies {
 			sub.who, sub.policies = o.policies.Who(identity), o.policies
 		}
-		if sub.sequence > 0 && !changed && !news.concern(identity, sub.who) {
+		if sub.sequence > 0 && sub.behind == behind && !changed && !news.concern(identity, sub.who) {
 			continue
 		}
 		key := sub.who.Key()
@@ -213,7 +224,7 @@ func (s *services) push(t *touched) {
 			sub := todo[at]
 			err := err
 			if err == nil {
-				err = s.send(l, o.Revision(), at, sub)
+				err = s.send(l, o.Revision(), behind, at, sub)
 			}
 			if err != nil {
 				s.c.log.Warn("service list not sent", "router_id", string(at.ch.router), "identity", string(sub.identity), "err", err)
@@ -263,16 +274,16 @@ func (n *news) concern(identity ginnel.Identity, who *policy.Who) bool {
 }
 
 // send sends a list, unless the subscriber has it.
-func (s *services) send(l offered, revision store.Revision, at subscriber, sub *subscription) error {
-	if sub.sequence > 0 && l.digest == sub.digest {
+func (s *services) send(l offered, revision store.Revision, behind bool, at subscriber, sub *subscription) error {
+	if sub.sequence > 0 && l.digest == sub.digest && sub.behind == behind {
 		return nil
 	}
 	sub.sequence++
-	sub.digest = l.digest
+	sub.digest, sub.behind = l.digest, behind
 	for i, p := range l.pages {
 		signed, err := pki.Sign(s.c.holder.Load(), wire.DomainServiceList, &wire.ServiceList{
 			Identity: string(sub.identity), Nonce: sub.nonce, Sequence: sub.sequence, Revision: int64(revision),
-			Page: uint32(i), Pages: uint32(len(l.pages)), Services: p.GetServices(), Routers: p.GetRouters(),
+			Page: uint32(i), Pages: uint32(len(l.pages)), Services: p.GetServices(), Routers: p.GetRouters(), Behind: behind,
 		})
 		if err != nil {
 			return err

@@ -2186,6 +2186,7 @@ type ServiceList struct {
 	Revision      int64                  `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	Services      []*ServiceInfo         `protobuf:"bytes,7,rep,name=services,proto3" json:"services,omitempty"`
 	Routers       []*EdgeRouterInfo      `protobuf:"bytes,8,rep,name=routers,proto3" json:"routers,omitempty"`
+	Behind        bool                   `protobuf:"varint,9,opt,name=behind,proto3" json:"behind,omitempty"` // the controller has not heard of its store for a while: others may know better
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2274,6 +2275,13 @@ func (x *ServiceList) GetRouters() []*EdgeRouterInfo {
 		return x.Routers
 	}
 	return nil
+}
+
+func (x *ServiceList) GetBehind() bool {
+	if x != nil {
+		return x.Behind
+	}
+	return false
 }
 
 type ServiceInfo struct {
@@ -5624,7 +5632,7 @@ const file_ginnel_proto_rawDesc = "" +
 	"\fServiceQuery\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x16\n" +
 	"\x06router\x18\x02 \x01(\tR\x06router\x121\n" +
-	"\baudience\x18\x03 \x01(\v2\x15.ginnel.wire.AudienceR\baudience\"\x8e\x02\n" +
+	"\baudience\x18\x03 \x01(\v2\x15.ginnel.wire.AudienceR\baudience\"\xa6\x02\n" +
 	"\vServiceList\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\x12\x1a\n" +
@@ -5633,7 +5641,8 @@ const file_ginnel_proto_rawDesc = "" +
 	"\x05pages\x18\x05 \x01(\rR\x05pages\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\x03R\brevision\x124\n" +
 	"\bservices\x18\a \x03(\v2\x18.ginnel.wire.ServiceInfoR\bservices\x125\n" +
-	"\arouters\x18\b \x03(\v2\x1b.ginnel.wire.EdgeRouterInfoR\arouters\"\xa7\x01\n" +
+	"\arouters\x18\b \x03(\v2\x1b.ginnel.wire.EdgeRouterInfoR\arouters\x12\x16\n" +
+	"\x06behind\x18\t \x01(\bR\x06behind\"\xa7\x01\n" +
 	"\vServiceInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bcan_dial\x18\x02 \x01(\bR\acanDial\x12\x19\n" +
