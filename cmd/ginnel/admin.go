@@ -37,7 +37,7 @@ const socketName = "admin.sock"
 // asks makes verbs that ask a controller take --controller, and what that needs.
 func asks(verbs ...*cobra.Command) []*cobra.Command {
 	for _, verb := range verbs {
-		verb.Flags().String("controller", "", "the controller's `DIR`, or https://HOST:PORT (default $"+controllerEnv+")")
+		verb.Flags().String("controller", "", "`DIR` of the controller, or https://HOST:PORT (default $"+controllerEnv+")")
 		if verb.Flags().Lookup("identity") == nil { // else it means another thing
 			verb.Flags().String("identity", "", "identity `FILE` to show at https://HOST:PORT (default $"+identityEnv+")")
 		}

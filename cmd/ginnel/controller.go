@@ -71,13 +71,11 @@ func newControllerInitCmd() *cobra.Command {
 		Short:   "Make a new network: CA, controller certificate, administrator; starts nothing",
 		Example: "  ginnel controller init --dir C --network demo",
 	}
-	dir := cmd.Flags().String("dir", "", "the controller's directory, which is made")
-	network := cmd.Flags().String("network", "", "name of the network")
-	name := cmd.Flags().String("name", "c1", "name of the controller")
+	dir := cmd.Flags().String("dir", "", "`DIR` of the controller, which is made")
+	network := cmd.Flags().String("network", "", "`NAME` of the network")
+	name := cmd.Flags().String("name", "c1", "`NAME` of the controller")
+	need(cmd, "dir", "network")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *dir == "" || *network == "" {
-			return usagef("give --dir and --network")
-		}
 		if err := errors.Join(pki.CheckNetwork(ginnel.NetworkID(*network)), ginnel.CheckName(*name)); err != nil {
 			return usageError{err}
 		}
@@ -186,12 +184,10 @@ func newControllerRunCmd() *cobra.Command {
 		Short:   "Run the controller until it is interrupted",
 		Example: "  ginnel controller run --dir C",
 	}
-	dir := cmd.Flags().String("dir", "", "the controller's directory")
-	config := cmd.Flags().String("config", "", "configuration file (default DIR/"+configFile+", if there is one)")
+	dir := cmd.Flags().String("dir", "", "`DIR` of the controller")
+	config := cmd.Flags().String("config", "", "configuration `FILE` (default DIR/"+configFile+", if there is one)")
+	need(cmd, "dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *dir == "" {
-			return usagef("give --dir")
-		}
 		load := func() (controller.Config, error) { return controllerConfig(*dir, *config) }
 		cfg, err := load()
 		if err != nil {
@@ -359,8 +355,8 @@ func newControllerCheckCmd() *cobra.Command {
 		Short:   "Check a configuration file and print what would be used",
 		Example: "  ginnel controller config check --dir C",
 	}
-	file := cmd.Flags().String("config", "", "configuration file")
-	dir := cmd.Flags().String("dir", "", "a controller's directory, for the file that it would use; neither: the defaults are shown")
+	file := cmd.Flags().String("config", "", "configuration `FILE`")
+	dir := cmd.Flags().String("dir", "", "`DIR` of a controller, for the file that it would use; neither: the defaults are shown")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg := controller.DefaultConfig()
 		if *file != "" || *dir != "" {

@@ -57,8 +57,8 @@ func newDialCmd() *cobra.Command {
 	identityFlag(cmd, &f.identity)
 	spreadFlag(cmd)
 	flags.BoolVar(&f.explain, "explain", false, "tell how the connection comes about")
-	flags.StringVar(&f.instance, "instance", "", "the host that is bound under this name")
-	flags.StringVar(&f.sticky, "sticky", "", "token of an earlier connection, for the same host")
+	flags.StringVar(&f.instance, "instance", "", "the host that is bound under this `NAME`")
+	flags.StringVar(&f.sticky, "sticky", "", "`TOKEN` of an earlier connection, for the same host")
 	flags.BoolVar(&f.udp, "udp", false, "carry datagrams, not a stream")
 	flags.DurationVar(&f.wait, "wait", time.Second, "with --udp: how long to wait for datagrams after the end of the input")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "when to give up dialing")
@@ -67,7 +67,7 @@ func newDialCmd() *cobra.Command {
 
 // identityFlag adds the flag for the identity file.
 func identityFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "identity", "", "identity file (default $"+identityEnv+")")
+	cmd.Flags().StringVar(file, "identity", "", "identity `FILE` (default $"+identityEnv+")")
 	proxyFlag(cmd)
 }
 

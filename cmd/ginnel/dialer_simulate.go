@@ -50,8 +50,8 @@ func newDialerSimulateCmd() *cobra.Command {
 	flags.DurationVar(&fleet.DialTime, "dial-time", fleet.DialTime, "how long a dial takes that succeeds")
 	flags.Float64Var(&fleet.FailShare, "fail-share", 0, "share of the routers that never come back, from 0 to 1")
 	flags.Uint64Var(&fleet.Seed, "seed", fleet.Seed, "seed of everything that is drawn")
-	flags.StringVar(&f.config, "config", "", "controller's configuration (default: the defaults)")
-	flags.StringVar(&f.plot, "plot", "", "write the course as SVG to this file")
+	flags.StringVar(&f.config, "config", "", "a controller's configuration `FILE` (default: the defaults)")
+	flags.StringVar(&f.plot, "plot", "", "write the course as SVG to this `FILE`")
 	need(cmd, "routers")
 	return cmd
 }

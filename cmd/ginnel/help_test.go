@@ -33,11 +33,15 @@ func TestHelpOfEachCommand(t *testing.T) {
 		found++
 		needs, _ := operands(cmd.Use)
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if _, required := f.Annotations[cobra.BashCompOneRequiredFlag]; required {
+			if needed(f) {
 				needs = append(needs, f.Name)
 			}
-			if f.Usage == "" && !f.Hidden {
+			value, usage := pflag.UnquoteUsage(f)
+			if usage == "" && !f.Hidden {
 				t.Errorf("%s: nothing is said of --%s", cmd.CommandPath(), f.Name)
+			}
+			if strings.HasPrefix(value, "string") || value == "" && f.Value.Type() != "bool" {
+				t.Errorf("%s: the value of --%s has no name", cmd.CommandPath(), f.Name)
 			}
 		})
 		if len(needs) > 0 && exampleOf(cmd) == "" {
@@ -52,11 +56,16 @@ func TestHelpOfEachCommand(t *testing.T) {
 	}
 }
 
-// TestMissingOperand wants a command that is given nothing to say what is missing, how
+// TestWhatIsMissing wants a command that is given nothing to say what is missing, how
 // it is used, and an example.
-func TestMissingOperand(t *testing.T) {
+func TestWhatIsMissing(t *testing.T) {
 	commands(newRootCmd(), func(cmd *cobra.Command) {
 		needs, _ := operands(cmd.Use)
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if needed(f) {
+				needs = append(needs, "--"+f.Name)
+			}
+		})
 		if len(needs) == 0 {
 			return
 		}
@@ -87,7 +96,7 @@ func TestOnlyWhoAsksTakesAController(t *testing.T) {
 		names, _ := operands(cmd.Use)
 		args := append(strings.Fields(cmd.CommandPath())[1:], names...)
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if _, required := f.Annotations[cobra.BashCompOneRequiredFlag]; required {
+			if needed(f) {
 				args = append(args, "--"+f.Name, "1")
 			}
 		})

@@ -40,7 +40,7 @@ func newIdentityCreateCmd() *cobra.Command {
 		Short:   "Create an identity and print its enrollment token",
 		Example: "  ginnel identity create alice --role staff > alice.token",
 	}
-	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
+	roles := cmd.Flags().StringArray("role", nil, "a `ROLE` that policies can name")
 	admin := cmd.Flags().Bool("admin", false, "may administer the network through the API")
 	readOnly := cmd.Flags().Bool("read-only", false, "may look at everything through the API and change nothing")
 	cmd.MarkFlagsMutuallyExclusive("admin", "read-only")
@@ -75,7 +75,7 @@ func createIdentity(ctx context.Context, c *api.Client, in api.IdentityCreate, e
 
 func edgeRouterFlag(cmd *cobra.Command) *[]string {
 	return cmd.Flags().StringArray("edge-router", nil,
-		`an edge router that it may use, as the policy edge-NAME says; "" for none but those of other policies`)
+		"an edge `ROUTER` that it may use, as the policy edge-NAME says; \"\" for none but those of other policies")
 }
 
 // allowEdgeRouters makes an identity's own edge-router policy, edge-NAME, name
@@ -117,7 +117,7 @@ func newIdentityUpdateCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	disabled := flags.Bool("disabled", false, "end all it has and refuse it")
-	roles := flags.StringArray("role", nil, `its roles; "" for none`)
+	roles := flags.StringArray("role", nil, "a `ROLE` of its; \"\" for none")
 	admin := flags.Bool("admin", false, "may administer the network through the API")
 	readOnly := flags.Bool("read-only", false, "may look at everything through the API and change nothing")
 	edges := edgeRouterFlag(cmd)

@@ -30,7 +30,7 @@ func newIdentityEnrollCmd() *cobra.Command {
 		Long:  identityEnrollHelp,
 	}
 	proxyFlag(cmd)
-	out := cmd.Flags().StringP("output", "o", "", "write the identity file there, readable by its owner only")
+	out := cmd.Flags().StringP("output", "o", "", "write the identity to this `FILE`, readable by its owner only")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		token, err := readToken(args[0], cmd.InOrStdin())
 		if err != nil {

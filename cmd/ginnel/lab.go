@@ -19,7 +19,7 @@ import (
 
 func newLabCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "lab", Short: "A whole network in one process, with faults by command"}
-	cmd.PersistentFlags().String("dir", "", "the lab's directory (run: an empty one, default a temporary one; else default $"+lab.DirEnv+")")
+	cmd.PersistentFlags().String("dir", "", "`DIR` of the lab (run: an empty one, default a temporary one; else default $"+lab.DirEnv+")")
 	cmd.AddCommand(
 		newLabRunCmd(), newLabStatusCmd(), newLabWaitCmd(), newLabIdentityCmd(), newLabLinkCmd(),
 		newLabFaultCmd("kill", "End a node at once, as kill -9 would"),
@@ -76,7 +76,7 @@ func newLabRunCmd() *cobra.Command {
 		Short: "Run the network that a file describes, until interrupted",
 		Long:  labRunHelp,
 	}
-	script := cmd.Flags().String("once", "", "run this shell script when the network is ready, and end with its status")
+	script := cmd.Flags().String("once", "", "run this shell `SCRIPT` when the network is ready, and end with its status")
 	verbose := cmd.Flags().Bool("log", false, "show what the nodes log")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := lab.Load(args[0])

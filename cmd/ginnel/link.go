@@ -72,7 +72,7 @@ func newLinkCreateCmd() *cobra.Command {
 		Short:   "Let two routers link",
 		Example: "  ginnel link create r1 r2",
 	}
-	name := cmd.Flags().String("name", "", "tells parallel links apart (default "+ginnel.DefaultLinkName+")")
+	name := cmd.Flags().String("name", "", "`NAME` that tells parallel links apart (default "+ginnel.DefaultLinkName+")")
 	units := costFlag(cmd, 1, "static cost")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		price, err := cost(*units)
@@ -96,7 +96,7 @@ func newLinkUpdateCmd() *cobra.Command {
 		Short:   "Change what a link costs",
 		Example: "  ginnel link update r1/r2/0 --cost 20",
 	}
-	units := costFlag(cmd, 1, "static cost")
+	units := costFlag(cmd, 0, "static cost")
 	need(cmd, "cost")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		price, err := cost(*units)

@@ -44,16 +44,16 @@ func newListenCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	identityFlag(cmd, &f.identity)
-	flags.StringVar(&f.forward, "forward", "", "carry all connections on to tcp:HOST:PORT or udp:HOST:PORT")
+	flags.StringVar(&f.forward, "forward", "", "`ADDRESS` to carry all connections on to, tcp:HOST:PORT or udp:HOST:PORT")
 	flags.BoolVar(&f.udp, "udp", false, "take datagrams, not a stream, as ginnel dial --udp sends them")
 	flags.DurationVar(&f.wait, "wait", time.Minute, "with --udp: how long to wait for datagrams after the end of the input")
 	static := costFlag(cmd, 0, "cost of this host")
-	flags.StringVar(&f.opts.Precedence, "precedence", "", "required, default or failed")
-	flags.StringVar(&f.opts.Instance, "instance", "", "a name that a dial can ask for")
+	flags.StringVar(&f.opts.Precedence, "precedence", "", "`CLASS`: required, default or failed")
+	flags.StringVar(&f.opts.Instance, "instance", "", "a `NAME` that a dial can ask for")
 	checkOf := checkFlags(cmd)
 	flags.IntVar(&f.opts.MaxRouters, "max-routers", 0, "at how many edge routers to bind (default 3)")
 	level := slog.LevelWarn
-	flags.TextVar(&level, "log-level", slog.LevelWarn, "least level that is logged: debug, info, warn or error")
+	flags.TextVar(&level, "log-level", slog.LevelWarn, "least `LEVEL` that is logged: debug, info, warn or error")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
 		if f.opts.Cost, err = cost(*static); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // operands gives the words of a command's use that stand for its arguments, as NAME in
@@ -23,15 +24,21 @@ func operands(use string) (names []string, more bool) {
 	return names, more
 }
 
-// checkOperands refuses arguments that the command's use does not name, and says which
-// is missing.
+// checkOperands refuses arguments that the command's use does not name, and says what
+// is missing: of those, and of the flags that it needs.
 func checkOperands(cmd *cobra.Command, args []string) error {
 	names, more := operands(cmd.Use)
-	switch {
-	case len(args) < len(names):
-		return usagef("%s: give %s", cmd.CommandPath(), strings.Join(names[len(args):], " and "))
-	case len(args) > len(names) && !more:
+	if len(args) > len(names) && !more {
 		return usagef("%s: %q is one argument too many", cmd.CommandPath(), args[len(names)])
+	}
+	missing := names[min(len(args), len(names)):]
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if needed(f) && (!f.Changed || f.Value.String() == "") {
+			missing = append(missing, "--"+f.Name)
+		}
+	})
+	if len(missing) > 0 {
+		return usagef("%s: give %s", cmd.CommandPath(), strings.Join(missing, " and "))
 	}
 	return nil
 }
@@ -43,6 +50,24 @@ func need(cmd *cobra.Command, flags ...string) {
 			panic("BUG: " + err.Error())
 		}
 	}
+}
+
+// needed reports whether a flag is required.
+func needed(f *pflag.Flag) bool {
+	_, is := f.Annotations[cobra.BashCompOneRequiredFlag]
+	return is
+}
+
+// describe adds to what help says of each flag what its type knows.
+func describe(cmd *cobra.Command) {
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() == "stringArray" {
+			f.Usage += " (may be given again)"
+		}
+		if needed(f) {
+			f.Usage += " (required)"
+		}
+	})
 }
 
 // exampleOf gives the first command line in a command's help that shows its use; empty:

@@ -63,10 +63,10 @@ func newPathExplainCmd() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return explainPath(cmd, f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.topology, "topology", "", "file with routers, links and services; - is standard input")
-	flags.StringVar(&f.from, "from", "", "ingress router")
-	flags.StringVar(&f.to, "to", "", "egress router")
-	flags.StringVar(&f.service, "service", "", "service whose terminator is to be chosen")
+	flags.StringVar(&f.topology, "topology", "", "`FILE` with routers, links and services; - is standard input")
+	flags.StringVar(&f.from, "from", "", "ingress `ROUTER`")
+	flags.StringVar(&f.to, "to", "", "egress `ROUTER`")
+	flags.StringVar(&f.service, "service", "", "`NAME` of the service whose terminator is to be chosen")
 	flags.IntVar(&f.count, "count", 0, "repeat the choice so often and count the picks")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the strategies that draw (default: another each time)")
 	need(cmd, "topology", "from")

@@ -49,8 +49,8 @@ func newPerfServerCmd() *cobra.Command {
 		Short:   "Answer the clients that measure, until interrupted",
 		Example: "  ginnel perf server --listen 127.0.0.1:7000",
 	}
-	listen := cmd.Flags().String("listen", "127.0.0.1:0", "HOST:PORT; anyone who reaches it can make it busy")
-	service := cmd.Flags().String("service", "", "the service, in place of an address")
+	listen := cmd.Flags().String("listen", "127.0.0.1:0", "`HOST:PORT`; anyone who reaches it can make it busy")
+	service := cmd.Flags().String("service", "", "`NAME` of the service, in place of an address")
 	udp := cmd.Flags().Bool("udp", false, "answer datagrams, not streams")
 	most := cmd.Flags().Int("connections", 1024, "how many are served at a time; one more is closed at once")
 	var identity string
@@ -180,13 +180,13 @@ func newPerfClientCmd() *cobra.Command {
 	}
 	var c perfClient
 	flags := cmd.Flags()
-	address := flags.String("address", "", "HOST:PORT of a perf server, or of a proxy that leads to one")
-	service := cmd.Flags().String("service", "", "the service, in place of an address")
+	address := flags.String("address", "", "`HOST:PORT` of a perf server, or of a proxy that leads to one")
+	service := cmd.Flags().String("service", "", "`NAME` of the service, in place of an address")
 	var identity string
 	identityFlag(cmd, &identity)
 	spreadFlag(cmd)
 	flags.BoolVar(&c.udp, "udp", false, "datagrams, not streams")
-	only := flags.StringSlice("only", nil, "what to measure (default all)")
+	only := flags.StringSlice("only", nil, "`KINDS` to measure, with commas between (default all)")
 	flags.IntVar(&c.streams, "streams", 1, "connections of up, down and both, in each direction")
 	flags.DurationVar(&c.duration, "duration", 3*time.Second, "how long each measurement takes")
 	flags.IntVar(&c.size, "size", 0, "bytes of an echo, or of a datagram (default 1; 1200 with --udp)")

@@ -51,15 +51,15 @@ func newPerfBenchCmd() *cobra.Command {
 	}
 	var b fleet.Bench
 	flags := cmd.Flags()
-	flags.StringSliceVar(&b.Plan.Sections, "sections", perf.Sections(), "what is measured")
-	flags.StringSliceVar(&b.Peers, "peers", fleet.Peers(), "what the network is measured beside")
+	flags.StringSliceVar(&b.Plan.Sections, "sections", perf.Sections(), "`SECTIONS` that are measured")
+	flags.StringSliceVar(&b.Peers, "peers", fleet.Peers(), "`PEERS` that the network is measured beside")
 	flags.IntVar(&b.Plan.Rounds, "rounds", 3, "how often everything is measured")
 	flags.DurationVar(&b.Plan.Duration, "duration", time.Second, "how long each measurement takes")
 	flags.IntVar(&b.Plan.Streams, "streams", 8, "connections of the measurements with many")
 	flags.IntVar(&b.Plan.Connects, "connects", 200, "connections of the measurement of connect latency")
 	flags.IntVar(&b.Plan.InFlight, "in-flight", 32, "connections at the same time of the measurement of connection rate")
 	flags.IntVar(&b.Circuits, "circuits", fleet.MostCircuits, "idle circuits whose memory is measured")
-	chart := flags.String("chart", "", "write a chart to this file (SVG)")
+	chart := flags.String("chart", "", "write a chart to this `FILE` (SVG)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := b.Check(); err != nil {
 			return usageError{err}

@@ -47,10 +47,10 @@ func newPolicyCreateCmd() *cobra.Command {
 		Short:   "Allow identities something; lists take #role, @id and #all",
 		Example: "  ginnel policy create staff-web --kind dial --identity '#staff' --service '#internal'",
 	}
-	kind := cmd.Flags().String("kind", "", "dial, bind or edge-router")
-	identities := cmd.Flags().StringArray("identity", nil, "who")
-	services := cmd.Flags().StringArray("service", nil, "which services")
-	routers := cmd.Flags().StringArray("router", nil, "which edge routers, with --kind edge-router")
+	kind := cmd.Flags().String("kind", "", "`KIND`: dial, bind or edge-router")
+	identities := cmd.Flags().StringArray("identity", nil, "`WHO`: #role, @id or #all")
+	services := cmd.Flags().StringArray("service", nil, "which `SERVICES`: #role, @id or #all")
+	routers := cmd.Flags().StringArray("router", nil, "which edge `ROUTERS`, with --kind edge-router: #role, @id or #all")
 	allOf := cmd.Flags().Bool("all-of", false, "who must have all roles of a list, not any")
 	need(cmd, "kind")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
@@ -74,9 +74,9 @@ func newPolicyUpdateCmd() *cobra.Command {
 		Example: "  ginnel policy update staff-web --identity '#staff' --identity @carl",
 	}
 	flags := cmd.Flags()
-	identities := flags.StringArray("identity", nil, "who")
-	services := flags.StringArray("service", nil, `which services; "" for none`)
-	routers := flags.StringArray("router", nil, "which edge routers, of a policy of kind edge-router")
+	identities := flags.StringArray("identity", nil, "`WHO`: #role, @id or #all")
+	services := flags.StringArray("service", nil, "which `SERVICES`; \"\" for none")
+	routers := flags.StringArray("router", nil, "which edge `ROUTERS`, of a policy of kind edge-router")
 	allOf := flags.Bool("all-of", false, "who must have all roles of a list, not any")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		p, err := c.Policies().Get(ctx, args[0])

@@ -36,10 +36,8 @@ func newPolicyWhyCmd() *cobra.Command {
 	var identity, service nameFlag
 	cmd.Flags().Var(&identity, "identity", "who")
 	cmd.Flags().Var(&service, "service", "which service")
+	need(cmd, "identity", "service")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
-		if identity == "" || service == "" {
-			return usagef("give --identity and --service")
-		}
 		w, err := c.Why(ctx, ginnel.IdentityID(identity), ginnel.ServiceID(service))
 		if err != nil {
 			return err

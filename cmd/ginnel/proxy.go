@@ -20,7 +20,7 @@ type dialNetwork = func(ctx context.Context, network, address string) (net.Conn,
 
 // proxyFlag adds the flag for the proxy to edge routers.
 func proxyFlag(cmd *cobra.Command) {
-	cmd.Flags().String("proxy", "", "http://[USER:PASSWORD@]HOST:PORT, a proxy to edge routers; empty: none (default what $HTTPS_PROXY and $NO_PROXY say)")
+	cmd.Flags().String("proxy", "", "`URL` of a proxy to edge routers, http://[USER:PASSWORD@]HOST:PORT; empty: none (default what $HTTPS_PROXY and $NO_PROXY say)")
 }
 
 // proxyOf gives how to connect to edge routers by the flag, or else by the

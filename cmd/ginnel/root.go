@@ -61,6 +61,7 @@ func finish(cmd *cobra.Command) {
 			return nil
 		}
 	}
+	describe(cmd)
 	for _, sub := range cmd.Commands() {
 		finish(sub)
 	}

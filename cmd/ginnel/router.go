@@ -53,8 +53,8 @@ func newRouterCreateCmd() *cobra.Command {
 		Example: "  ginnel router create r1 --ctrl-address tls:192.0.2.1:7001 > r1.token\n" +
 			"  ginnel router create r2 > r2.token    # it dials the controller",
 	}
-	addresses := cmd.Flags().StringArray("ctrl-address", nil, "tls:HOST:PORT where the controller shall dial it, in order; none: the router dials the controller")
-	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
+	addresses := cmd.Flags().StringArray("ctrl-address", nil, "`ADDRESS` where the controller shall dial it, tls:HOST:PORT, in order; none: the router dials the controller")
+	roles := cmd.Flags().StringArray("role", nil, "a `ROLE` that policies can name")
 	noTraversal := cmd.Flags().Bool("no-traversal", false, "first or last on a path only")
 	units := costFlag(cmd, 0, "cost of entering it")
 	life := lifeFlag(cmd)
@@ -84,8 +84,8 @@ func newRouterUpdateCmd() *cobra.Command {
 	}
 	disabled := cmd.Flags().Bool("disabled", false, "hang up, and do not dial or accept it")
 	noTraversal := cmd.Flags().Bool("no-traversal", false, "first or last on a path only")
-	roles := cmd.Flags().StringArray("role", nil, `its roles; "" for none`)
-	addresses := cmd.Flags().StringArray("ctrl-address", nil, "where the controller shall dial it, in order")
+	roles := cmd.Flags().StringArray("role", nil, "a `ROLE` of its; \"\" for none")
+	addresses := cmd.Flags().StringArray("ctrl-address", nil, "`ADDRESS` where the controller shall dial it, tls:HOST:PORT, in order")
 	units := costFlag(cmd, 0, "cost of entering it")
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		now, err := c.Routers().Get(ctx, args[0])

@@ -44,15 +44,13 @@ func newRouterInitCmd() *cobra.Command {
 		Example: `  ginnel router init --dir R1 --token r1.token --listen 127.0.0.1:7001
   ginnel router init --dir R2 --token r2.token --controller tls:c1.example:7000`,
 	}
-	dir := cmd.Flags().String("dir", "", "the router's directory, which is made")
-	token := cmd.Flags().String("token", "", "file with the token of ginnel router create; - reads standard input")
-	listen := cmd.Flags().String("listen", "", "HOST:PORT to listen on; none: it only dials")
-	advertise := cmd.Flags().StringArray("advertise", nil, "tls:HOST:PORT where others reach the listener (default: what the token says)")
-	controllers := cmd.Flags().StringArray("controller", nil, "tls:HOST:PORT of a controller to dial (default without --listen: what the token says)")
+	dir := cmd.Flags().String("dir", "", "`DIR` of the router, which is made")
+	token := cmd.Flags().String("token", "", "`FILE` with the token of ginnel router create; - reads standard input")
+	listen := cmd.Flags().String("listen", "", "`HOST:PORT` to listen on; none: it only dials")
+	advertise := cmd.Flags().StringArray("advertise", nil, "`ADDRESS` where others reach the listener, tls:HOST:PORT (default: what the token says)")
+	controllers := cmd.Flags().StringArray("controller", nil, "`ADDRESS` of a controller to dial, tls:HOST:PORT (default without --listen: what the token says)")
+	need(cmd, "dir", "token")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *dir == "" || *token == "" {
-			return usagef("give --dir and --token")
-		}
 		text, err := readToken(*token, cmd.InOrStdin())
 		if err != nil {
 			return err
@@ -163,14 +161,12 @@ func newRouterRunCmd() *cobra.Command {
 		Short:   "Run the router until it is interrupted",
 		Example: "  ginnel router run --dir R1",
 	}
-	dir := cmd.Flags().String("dir", "", "the router's directory")
-	metrics := cmd.Flags().String("metrics", "", "HOST:PORT at which Prometheus finds GET /metrics; anyone who reaches it can read them")
+	dir := cmd.Flags().String("dir", "", "`DIR` of the router")
+	metrics := cmd.Flags().String("metrics", "", "`HOST:PORT` at which Prometheus finds GET /metrics; anyone who reaches it can read them")
 	level := slog.LevelInfo
-	cmd.Flags().TextVar(&level, "log-level", slog.LevelInfo, "least level that is logged: debug, info, warn or error")
+	cmd.Flags().TextVar(&level, "log-level", slog.LevelInfo, "least `LEVEL` that is logged: debug, info, warn or error")
+	need(cmd, "dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *dir == "" {
-			return usagef("give --dir")
-		}
 		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 		defer footprint(log)()
 		return runRouter(cmd.Context(), *dir, *metrics, log)

@@ -140,7 +140,7 @@ func TestRouterInitRefuses(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"nothing", nil, 2, "give --dir and --token"},
+		{"nothing", nil, 2, "give --token"},
 		{"no token there", []string{"--token", "nowhere"}, 1, "open the token"},
 		{"identity", []string{"--token", is.token(ginnel.Peer{Role: ginnel.RoleIdentity, ID: "alice"}, time.Hour)}, 1, "wrong token: for identity/alice"},
 		{"expired", []string{"--token", is.token(routerOne, -time.Second)}, 1, "token expired"},

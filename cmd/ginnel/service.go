@@ -51,10 +51,10 @@ func newServiceCreateCmd() *cobra.Command {
 		Short:   "Create a service",
 		Example: "  ginnel service create web --role internal --intercept web.internal:80",
 	}
-	roles := cmd.Flags().StringArray("role", nil, "a role that policies can name")
-	strategy := cmd.Flags().String("strategy", string(ginnel.Smartrouting), "smartrouting, weighted, random or sticky")
+	roles := cmd.Flags().StringArray("role", nil, "a `ROLE` that policies can name")
+	strategy := cmd.Flags().String("strategy", string(ginnel.Smartrouting), "`NAME`: smartrouting, weighted, random or sticky")
 	attempts := attemptsFlag(cmd)
-	intercepts := cmd.Flags().StringArray("intercept", nil, "[tcp:|udp:]NAME:PORT or NAME:FIRST-LAST that programs connect to; NAME may be *.NAME for all below it, an IP address or a prefix, of IPv6 in brackets")
+	intercepts := cmd.Flags().StringArray("intercept", nil, "`[tcp:|udp:]NAME:PORT` or NAME:FIRST-LAST that programs connect to; NAME may be *.NAME for all below it, an IP address or a prefix, of IPv6 in brackets")
 	idle := idleFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		i, err := parseIntercepts(*intercepts)
@@ -88,9 +88,9 @@ func newServiceUpdateCmd() *cobra.Command {
 		Example: "  ginnel service update web --strategy weighted",
 	}
 	flags := cmd.Flags()
-	roles := flags.StringArray("role", nil, `its roles; "" for none`)
-	strategy := flags.String("strategy", "", "smartrouting, weighted, random or sticky")
-	intercepts := flags.StringArray("intercept", nil, `what programs connect to, all of it, as for create; "" for nothing`)
+	roles := flags.StringArray("role", nil, "a `ROLE` of its; \"\" for none")
+	strategy := flags.String("strategy", "", "`NAME`: smartrouting, weighted, random or sticky")
+	intercepts := flags.StringArray("intercept", nil, "`[tcp:|udp:]NAME:PORT` that programs connect to, all of it, as for create; \"\" for nothing")
 	attempts, idle := attemptsFlag(cmd), idleFlag(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 		i, err := parseIntercepts(named(*intercepts))

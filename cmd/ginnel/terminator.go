@@ -74,8 +74,8 @@ func precedenceNow(t api.Terminator) string {
 // nil where there is none.
 func checkFlags(cmd *cobra.Command) func() (*ginnel.Check, error) {
 	flags := cmd.Flags()
-	kind := flags.String("check", "", "health check: tcp (connects) or http (GET, status below 400); while it fails the precedence is failed")
-	path := flags.String("check-path", "", "what an http check gets (default /)")
+	kind := flags.String("check", "", "health check of this `KIND`: tcp (connects) or http (GET, status below 400); while it fails the precedence is failed")
+	path := flags.String("check-path", "", "`PATH` that an http check gets (default /)")
 	interval := flags.Duration("check-interval", 0, "between two checks (default 10s)")
 	timeout := flags.Duration("check-timeout", 0, "of one check (default 2s, or the interval if that is shorter)")
 	failures := flags.Int("check-failures", 0, "checks in a row that must fail (default 3)")
@@ -109,10 +109,10 @@ func newTerminatorCreateCmd() *cobra.Command {
 		Short:   "Let a router connect a service's circuits to an address",
 		Example: "  ginnel terminator create web --router r2 --address tcp:127.0.0.1:8080",
 	}
-	router := cmd.Flags().String("router", "", "the egress router")
-	address := cmd.Flags().String("address", "", "tcp:HOST:PORT or udp:HOST:PORT that it connects to")
-	precedence := cmd.Flags().String("precedence", "default", "required, default or failed")
-	instance := cmd.Flags().String("instance", "", "which one this is, for dials that ask for one")
+	router := cmd.Flags().String("router", "", "the egress `ROUTER`")
+	address := cmd.Flags().String("address", "", "`ADDRESS` that it connects to, tcp:HOST:PORT or udp:HOST:PORT")
+	precedence := cmd.Flags().String("precedence", "default", "`CLASS`: required, default or failed")
+	instance := cmd.Flags().String("instance", "", "`NAME` of this one, for dials that ask for one")
 	units := costFlag(cmd, 0, "static cost")
 	checkOf := checkFlags(cmd)
 	need(cmd, "router", "address")
@@ -149,9 +149,9 @@ func newTerminatorUpdateCmd() *cobra.Command {
 			"  ginnel terminator update web@r2 --check http --check-path /ready\n" +
 			"  ginnel terminator update web@r2 --check none",
 	}
-	address := cmd.Flags().String("address", "", "tcp:HOST:PORT or udp:HOST:PORT that its router connects to")
-	precedence := cmd.Flags().String("precedence", "", "required, default or failed")
-	instance := cmd.Flags().String("instance", "", "which one this is, for dials that ask for one")
+	address := cmd.Flags().String("address", "", "`ADDRESS` that its router connects to, tcp:HOST:PORT or udp:HOST:PORT")
+	precedence := cmd.Flags().String("precedence", "", "`CLASS`: required, default or failed")
+	instance := cmd.Flags().String("instance", "", "`NAME` of this one, for dials that ask for one")
 	units := costFlag(cmd, 0, "static cost")
 	checkOf := checkFlags(cmd)
 	cmd.RunE = asking(func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {

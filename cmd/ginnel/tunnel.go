@@ -54,7 +54,7 @@ func newTunnelRunCmd() *cobra.Command {
 	}
 	f := addTunnelFlags(cmd)
 	level := slog.LevelInfo
-	cmd.Flags().TextVar(&level, "log-level", slog.LevelInfo, "least level that is logged: debug, info, warn or error")
+	cmd.Flags().TextVar(&level, "log-level", slog.LevelInfo, "least `LEVEL` that is logged: debug, info, warn or error")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.validate(); err != nil {
 			return err

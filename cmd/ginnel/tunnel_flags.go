@@ -44,7 +44,7 @@ func addTunnelFlags(cmd *cobra.Command) *tunnelFlags {
 		cfg.HostDNS, err = hostdns.ParseMode(text)
 		return err
 	})
-	flags.StringArrayVar(&cfg.Names.Zones, "zone", nil, "a zone in which no names exist but ours")
+	flags.StringArrayVar(&cfg.Names.Zones, "zone", nil, "a `ZONE` in which no names exist but ours")
 	flags.Func("upstream", "`IP[:PORT]` of a resolver for all other names", f.upstream)
 	flags.BoolVar(&cfg.Names.Parallel, "upstream-parallel", false, "ask all upstreams at once, not the next when one is silent")
 	flags.Func("host", "`SERVICE=ADDRESS`: host a service at tcp:HOST:PORT or udp:HOST:PORT", f.host)
