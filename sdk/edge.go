@@ -108,6 +108,8 @@ func (e *edge) Message(m *wire.Message) error {
 		e.c.hosts.dialed(e, m.GetId(), body.HostDial)
 	case *wire.Message_Cancel:
 		e.c.hosts.cancelled(e, body.Cancel.GetRequest())
+	case *wire.Message_Unbind:
+		e.c.hosts.revoked(e, ginnel.TerminatorID(body.Unbind.GetTerminator()))
 	case *wire.Message_Revoke:
 		e.unwelcome.Store(true)
 	case *wire.Message_Hint:

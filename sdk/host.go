@@ -99,6 +99,13 @@ func (h *hosts) listener(id ginnel.TerminatorID) *Listener {
 	return h.held[id]
 }
 
+// revoked takes that an edge router has let go of a bind.
+func (h *hosts) revoked(e *edge, id ginnel.TerminatorID) {
+	if l := h.listener(id); l != nil {
+		l.revoked(e, id)
+	}
+}
+
 // close closes all listeners.
 func (h *hosts) close() {
 	h.mu.Lock()

@@ -104,6 +104,9 @@ type bind struct {
 	id   ginnel.TerminatorID
 	edge *edge // where it is bound; nil or gone: to be bound anew
 	leaf string
+	// revoked is when the edge router let go of it, because the identity may not host
+	// the service; zero: it did not. It is bound anew once that is allowed.
+	revoked time.Time
 	// unhealthy is what the edge router was told of the health.
 	unhealthy bool
 }
@@ -209,8 +212,8 @@ func (l *Listener) run() {
 	defer l.unbindAll()
 	for l.life.Err() == nil {
 		changed := l.c.edges.watch()
-		failed := false
-		for _, e := range l.missing() {
+		missing, failed := l.missing()
+		for _, e := range missing {
 			if err := l.bind(e); err != nil && l.life.Err() == nil {
 				l.c.log.Warn("bind failed", "service", string(l.service), "router", string(e.id), "err", err)
 				failed = true
@@ -220,8 +223,8 @@ func (l *Listener) run() {
 	}
 }
 
-// wait waits for a change of edge routers, certificate or health; after a failure
-// only for a while.
+// wait waits for a change of edge routers, services, certificate or health; after a
+// failure only for a while.
 func (l *Listener) wait(changed <-chan struct{}, failed bool) {
 	var again <-chan time.Time
 	if failed {
@@ -278,10 +281,24 @@ func (l *Listener) check() {
 	})
 }
 
+// revoked takes that an edge router has let go of a bind. What is allowed again at
+// once, as far as is known here, is bound again a moment later.
+func (l *Listener) revoked(e *edge, id ginnel.TerminatorID) {
+	l.mu.Lock()
+	if b := l.binds[e.id]; b != nil && b.id == id {
+		b.edge, b.revoked = nil, time.Now()
+	}
+	l.mu.Unlock()
+	l.c.log.Info("bind revoked", "service", string(l.service), "router", string(e.id), "terminator", string(id))
+	l.c.edges.moved()
+}
+
 // missing gives the connections to bind at: the places that are left, to the best
-// routers that the service is not bound at. Binds that hold are not moved.
-func (l *Listener) missing() []*edge {
-	able := l.c.edges.ranked(wish{allowed: l.c.services.allowed(l.service)})
+// routers that the service is not bound at. Binds that hold are not moved. Soon says
+// that there are more in a moment.
+func (l *Listener) missing() (all []*edge, soon bool) {
+	service, _, _ := l.c.services.find(l.service)
+	able := l.c.edges.ranked(wish{allowed: service.Routers})
 	leaf := string(l.c.holder.Load().Leaf.Raw)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -291,14 +308,17 @@ func (l *Listener) missing() []*edge {
 		switch b := l.binds[e.id]; {
 		case b != nil && b.edge == e && b.leaf == leaf && b.unhealthy == l.unhealthy:
 			left--
+		case b != nil && !b.revoked.IsZero() && (!service.CanBind || time.Since(b.revoked) < bindPause):
+			left--
+			soon = soon || service.CanBind
 		case b != nil: // its connection, our certificate or our health is another one
 			again = append(again, e)
 		default:
 			fresh = append(fresh, e)
 		}
 	}
-	all := append(again, fresh...)
-	return all[:max(0, min(left, len(all)))]
+	all = append(again, fresh...)
+	return all[:max(0, min(left, len(all)))], soon
 }
 
 // bind binds at an edge router. The terminator is known here before it is there:
@@ -335,7 +355,7 @@ func (l *Listener) bind(e *edge) error {
 		return fmt.Errorf("edge router %s bound terminator %q, want %q", e.id, got, b.id)
 	}
 	l.mu.Lock()
-	b.edge, b.leaf, b.unhealthy = e, leaf, unhealthy
+	b.edge, b.leaf, b.unhealthy, b.revoked = e, leaf, unhealthy, time.Time{}
 	l.mu.Unlock()
 	select {
 	case <-l.bound:

@@ -30,7 +30,10 @@ func (c *circuits) revoke(v *wire.Revoke) {
 		}
 	case v.GetBind():
 		for _, ec := range c.r.edge.of(ginnel.IdentityID(identity)) {
-			c.terms.unbindAll(ec, ginnel.ServiceID(service))
+			for _, id := range c.terms.unbindAll(ec, ginnel.ServiceID(service)) {
+				// Who does not hear it has lost the connection, and binds over the next one.
+				_ = ec.conn.Notify(&wire.Message{Body: &wire.Message_Unbind{Unbind: &wire.Unbind{Terminator: string(id)}}})
+			}
 		}
 		c.revokeEnds(func(e *end) bool { return e.facts.GetService() == service && e.hostedBy(identity) })
 	default:

@@ -129,15 +129,17 @@ func (ts *terms) unbind(id ginnel.TerminatorID, ec *edgeConn) {
 }
 
 // unbindAll takes away what an edge connection has bound, of one service or,
-// when that is empty, of all.
-func (ts *terms) unbindAll(ec *edgeConn, service ginnel.ServiceID) {
+// when that is empty, of all. It gives what that was.
+func (ts *terms) unbindAll(ec *edgeConn, service ginnel.ServiceID) (gone []ginnel.TerminatorID) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	for _, t := range ts.byID {
 		if t.conn == ec && (service == "" || service == t.service) {
 			ts.removeLocked(t)
+			gone = append(gone, t.id)
 		}
 	}
+	return gone
 }
 
 func (ts *terms) removeLocked(t *term) {
