@@ -250,3 +250,31 @@ func TestHostsEndThatIsGone(t *testing.T) {
 		})
 	}
 }
+
+// A circuit that is resumed again and again has one path where they all pass, and not all
+// of them until each is idle.
+func TestResumedCircuitLeavesItsOldPaths(t *testing.T) {
+	inWorld(t, func(w *world) {
+		f := newFabric(w, [2]string{"r1", "r2"})
+		f.server(echo)
+		k := f.program("alice", "r1").dial("c-1", "r1", "r2")
+		for i := range 6 {
+			if _, err := k.conn.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(k.conn, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for name, r := range f.routers {
+				if n := r.Status().Circuits; n != 1 {
+					t.Errorf("%s has %d rows after %d resumes", name, n, i)
+				}
+			}
+			if err := k.resume("r1", "r2"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k.conn.Abort(ginnel.PeerReset, "")
+	})
+}

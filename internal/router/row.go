@@ -68,6 +68,9 @@ func (r *row) take(i int, p *port, b *transport.Batch, h wire.Header, frame []by
 	r.last.Store(int64(now.Sub(r.c.start)) | 1) // never 0
 	if h.Type == wire.ResumeAt {
 		p.resumes.Add(1)
+		if i == 0 {
+			r.c.post(stepped{event: label.Moved{Row: r.id}})
+		}
 	}
 	if r.host != nil {
 		r.host.frame(b, r, h, frame)

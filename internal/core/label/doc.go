@@ -32,8 +32,9 @@
 //	             goes at the Route's deadline + 2 s
 //	confirmed    goes when 180 s passed without a frame
 //	ended        the router saw the circuit end; goes after 10 s without a frame
-//	any          goes by Unroute, when a neighbour's process is another than before,
-//	             and when a neighbour's connection was gone for 60 s
+//	any          goes by Unroute, when its circuit's client has come over a newer path,
+//	             when a neighbour's process is another than before, and when a
+//	             neighbour's connection was gone for 60 s
 //
 // # What the router does with actions
 //

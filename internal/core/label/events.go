@@ -60,6 +60,8 @@ type (
 		Circuit    ginnel.CircuitID
 		Generation uint32
 	}
+	// Moved tells that a circuit's client has come over a row: it uses no older path.
+	Moved struct{ Row RowID }
 	// Seen answers a Check: when the row last saw a frame; zero: never.
 	Seen struct {
 		Row  RowID
@@ -78,6 +80,7 @@ func (PeerUp) isEvent()      {}
 func (PeerDown) isEvent()    {}
 func (Route) isEvent()       {}
 func (Unroute) isEvent()     {}
+func (Moved) isEvent()       {}
 func (Seen) isEvent()        {}
 func (Ended) isEvent()       {}
 func (Tick) isEvent()        {}
@@ -106,6 +109,7 @@ const (
 	Idle                  // no frame for too long
 	PeerGone              // a neighbour's connection did not come back
 	PeerReborn            // a neighbour's process is another
+	Left                  // by its circuit, for another path
 )
 
 // The actions.

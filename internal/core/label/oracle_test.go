@@ -232,7 +232,11 @@ func (w *world) act() {
 		w.step(ev)
 	case what < 55 && len(w.live) > 0:
 		in := rapid.SampledFrom(w.live).Draw(w.t, "row")
-		w.step(Unroute{in.Circuit, in.Generation})
+		if rapid.Bool().Draw(w.t, "moved") {
+			w.step(Moved{in.Row})
+		} else {
+			w.step(Unroute{in.Circuit, in.Generation})
+		}
 	case what < 65:
 		p := rapid.SampledFrom(names[:4]).Draw(w.t, "peer")
 		if rapid.IntRange(0, 4).Draw(w.t, "reboot") == 0 {

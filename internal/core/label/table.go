@@ -127,6 +127,12 @@ func (t *Table) Step(now time.Time, ev Event) []Action {
 		if r := t.find(ev.Circuit, ev.Generation); r != nil {
 			t.drop(now, r, Unrouted)
 		}
+	case Moved:
+		if r := t.rows[ev.Row]; r != nil {
+			for r.older != nil {
+				t.drop(now, r.older, Left)
+			}
+		}
 	case Seen:
 		t.seen(now, ev)
 	case Ended:

@@ -121,7 +121,7 @@ func show(a Action) string {
 	case Check:
 		return fmt.Sprintf("check row%d", a.Row)
 	case Clear:
-		why := [...]string{"unrouted", "unused", "idle", "peer gone", "peer reborn"}[a.Why]
+		why := [...]string{"unrouted", "unused", "idle", "peer gone", "peer reborn", "left"}[a.Why]
 		return fmt.Sprintf("clear row%d %s g%d %v: %s", a.Row, a.Circuit, a.Generation, a.Arrive, why)
 	}
 	return "?"
@@ -157,6 +157,8 @@ func (s *script) event(name string, args []string) Event {
 		return ev
 	case "unroute":
 		return Unroute{ginnel.CircuitID(args[0]), uint32(s.number(args[1], "g"))}
+	case "moved":
+		return Moved{RowID(s.number(args[0], "row"))}
 	case "ended":
 		return Ended{RowID(s.number(args[0], "row"))}
 	case "tick":
