@@ -98,9 +98,14 @@ func TestStormOfResumes(t *testing.T) {
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
-	w.eventually(w.noCircuits)
-	w.must(w.LinkUp("r2", "r4"))
-	w.ready()
+	w.eventually(func() error { // of those who aborted, the hosts wait longer
+		for _, r := range w.Status().Routers {
+			if r.Name == "r1" && r.Circuits > 0 {
+				return fmt.Errorf("%d rows are left where the clients were", r.Circuits)
+			}
+		}
+		return nil
+	})
 }
 
 // TestHostEndIsGone ends the host's end of a circuit while nothing can be said to the

@@ -211,7 +211,8 @@ func (f *Flow) Adopt(slab *Slab, n int) bool {
 func (f *Flow) CloseWrite() { f.ending = true }
 
 // Reset ends the circuit with a code that the other end hears if there is a path
-// to it. What was retained is freed; Err tells the code at once.
+// to it, and the routers on the way as far as there is one. What was retained is freed;
+// Err tells the code at once.
 func (f *Flow) Reset(code ginnel.Code, text string) {
 	if f.code != ginnel.CodeOK || f.state == closed {
 		return
@@ -219,7 +220,7 @@ func (f *Flow) Reset(code ginnel.Code, text string) {
 	f.code, f.text = code, text
 	f.due = f.due&duePath | dueReset
 	f.out.drop()
-	if f.state == broken {
+	if f.detached {
 		f.Close()
 	}
 }

@@ -24,7 +24,7 @@ func (f *Flow) enterBroken(now time.Time, code ginnel.Code) {
 	if f.since.IsZero() {
 		f.since, f.lastCode = now, code
 	}
-	if f.due&dueReset != 0 {
+	if f.due&dueReset != 0 && f.detached {
 		f.Close()
 		return
 	}
