@@ -54,6 +54,7 @@ type edges struct {
 	chosen map[ginnel.ServiceID]ginnel.RouterID
 	// pickOne chooses among near-equal edge routers; nil: the best is taken.
 	pickOne func(n int) int
+	barred  bool // every edge router has said that the identity is not allowed, and it was told
 }
 
 // edgeRouter is an edge router of the list.
@@ -268,8 +269,14 @@ func (e *edges) down(edge *edge, cause error) {
 	if r := e.routers[edge.id]; r != nil && r.live == edge {
 		r.live, r.parked, r.lostAt, r.failed, r.err = nil, rows, time.Now(), false, cause
 	}
+	// Their dials go on: what was taken may be given back. So it is told once.
+	tell := e.barredLocked() && !e.barred
+	e.barred = (e.barred || tell) && errors.Is(cause, errUnwelcome)
 	e.movedLocked()
 	e.mu.Unlock()
+	if tell {
+		e.c.log.Warn("the identity is not allowed at any edge router any more", "identity", string(e.c.self))
+	}
 	e.c.hosts.lost(edge)
 	e.c.log.Info("edge router lost", "router", string(edge.id), "paths", len(rows), "err", cause)
 	for _, row := range rows {
@@ -406,15 +413,22 @@ func (e *edges) look(w wish) (best *edge, hope time.Duration, changed <-chan str
 	return nil, hope, e.changed, nil
 }
 
-func (e *edges) unavailable(w wish, cause error) error {
-	welcome := false
+// barredLocked reports whether every edge router says that the identity is not allowed
+// there any more: one alone might lie.
+func (e *edges) barredLocked() bool {
 	for _, r := range e.routers {
-		welcome = welcome || !errors.Is(r.err, errUnwelcome)
+		if !errors.Is(r.err, errUnwelcome) {
+			return false
+		}
 	}
+	return len(e.routers) > 0
+}
+
+func (e *edges) unavailable(w wish, cause error) error {
 	switch {
 	case len(e.routers) == 0:
 		return ginnel.Errorf(ginnel.EdgeRouterUnavailable, "the identity has no edge router")
-	case !welcome: // one alone might lie
+	case e.barredLocked():
 		return ginnel.Errorf(ginnel.NotAuthenticated, "every edge router says that identity %s is not allowed any more", e.c.self)
 	case len(w.allowed) > 0 && !slices.ContainsFunc(w.allowed, func(id ginnel.RouterID) bool { return e.routers[id] != nil }):
 		return ginnel.Errorf(ginnel.EdgeRouterUnavailable, "no edge router of the identity is allowed for service %s", w.service)

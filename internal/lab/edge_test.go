@@ -4,6 +4,9 @@
 package lab_test
 
 import (
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +58,28 @@ func TestL48_EdgeRouterReplaced(t *testing.T) {
 			t.Errorf("the client still has edge router %s", e.ID)
 		}
 	}
+}
+
+// TestDeletedIdentityIsTold deletes an identity under a client that is connected: the
+// client says so once, however long it goes on to try, and every dial is refused.
+func TestDeletedIdentityIsTold(t *testing.T) {
+	t.Parallel()
+	w := open(t, diamond, lab.Options{})
+	said := new(lines)
+	client := w.clientWith("alice", "r1", slog.New(slog.NewTextHandler(said, nil)))
+	w.connect(client, "echo")
+	w.must(w.admin().Identities.Delete(t.Context(), "alice"))
+	w.eventually(func() error {
+		if lost := said.with("edge router lost"); len(lost) < 6 { // three times each
+			return fmt.Errorf("%d connections were lost", len(lost))
+		}
+		return nil
+	})
+	if told := said.with("not allowed at any edge router"); len(told) != 1 || !strings.Contains(told[0], "level=WARN") {
+		t.Errorf("told %q", told)
+	}
+	_, err := w.dial(client, "echo")
+	w.wantCode(err, ginnel.NotAuthenticated)
 }
 
 // TestL45_PolicyRemoved takes the policy from under a running circuit.
