@@ -48,6 +48,25 @@ func transfers(length time.Duration) (flows, size int) {
 	return 50, 256 << 10
 }
 
+// refusals counts the dials that failed, by why.
+type refusals struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (r *refusals) add(err error) {
+	why := "no code"
+	if d, ok := errors.AsType[*ginnel.DialError](err); ok {
+		why = d.Code.String()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = make(map[string]int)
+	}
+	r.of[why]++
+}
+
 // fault is something that is broken and mended again.
 type fault struct {
 	name        string
@@ -89,7 +108,8 @@ func TestChaos(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var running sync.WaitGroup
-	var circuits, refused atomic.Int32
+	var circuits atomic.Int32
+	var refused refusals
 	flows, size := transfers(length)
 	for range flows {
 		running.Go(func() {
@@ -117,7 +137,7 @@ func TestChaos(t *testing.T) {
 	}
 	cancel()
 	running.Wait()
-	t.Logf("%d circuits, %d dials refused meanwhile", circuits.Load(), refused.Load())
+	t.Logf("%d circuits; dials refused meanwhile: %v", circuits.Load(), refused.of)
 	if circuits.Load() == 0 {
 		t.Error("no circuit carried anything")
 	}
@@ -126,7 +146,7 @@ func TestChaos(t *testing.T) {
 
 // chaosCircuit carries size bytes each way over a new circuit. A dial may fail while
 // something is broken; a circuit may not.
-func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, size int, said *lines, circuits, refused *atomic.Int32) {
+func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, size int, said *lines, circuits *atomic.Int32, refused *refusals) {
 	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	conn, err := client.DialService(dial, ginnel.ServiceID("hosted"), sdk.DialOptions{})
@@ -134,7 +154,7 @@ func (w *world) chaosCircuit(ctx context.Context, client *sdk.Client, size int, 
 		if d, ok := errors.AsType[*ginnel.DialError](err); !ok || d.Code == ginnel.NotAuthenticated || d.Code == ginnel.StaleGeneration {
 			w.t.Errorf("dial: %v", err)
 		}
-		refused.Add(1)
+		refused.add(err)
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():

@@ -277,12 +277,12 @@ func TestDatagramsSurviveKills(t *testing.T) {
 
 // chaosDatagrams keeps a flow of datagrams for a while. A dial may fail while
 // something is broken; a flow may not.
-func (w *world) chaosDatagrams(ctx context.Context, client *sdk.Client, circuits, refused *atomic.Int32) {
+func (w *world) chaosDatagrams(ctx context.Context, client *sdk.Client, circuits *atomic.Int32, refused *refusals) {
 	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	conn, err := client.DialPacket(dial, "flows", sdk.DialOptions{})
 	if err != nil {
-		refused.Add(1)
+		refused.add(err)
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
