@@ -73,8 +73,9 @@ type fault struct {
 	broken, fix func() error
 }
 
-// anyFault draws one that circuits must survive when it comes alone.
-func (w *world) anyFault(rng *rand.Rand) fault {
+// anyFault draws one that circuits must survive when it comes alone, in a network with so
+// many controllers.
+func (w *world) anyFault(rng *rand.Rand, controllers int) fault {
 	router := fmt.Sprint("r", 1+rng.IntN(4))
 	link := [][2]string{{"r1", "r2"}, {"r2", "r4"}, {"r1", "r3"}, {"r3", "r4"}}[rng.IntN(4)]
 	switch rng.IntN(4) {
@@ -83,7 +84,8 @@ func (w *world) anyFault(rng *rand.Rand) fault {
 	case 1:
 		return fault{"silence " + router, func() error { return w.Silence(router) }, func() error { return w.Resume(router) }}
 	case 2:
-		return fault{"kill c1", func() error { return w.Kill("c1") }, func() error { return w.Start("c1") }}
+		name := fmt.Sprint("c", 1+rng.IntN(controllers))
+		return fault{"kill " + name, func() error { return w.Kill(name) }, func() error { return w.Start(name) }}
 	default:
 		return fault{
 			"link " + link[0] + "-" + link[1] + " down",
@@ -94,14 +96,19 @@ func (w *world) anyFault(rng *rand.Rand) fault {
 
 // TestChaos breaks one thing after the other at random while bulk data flows both
 // ways: every byte of every circuit arrives. `make chaos` runs it for longer; the
-// seed it prints, given as GINNEL_CHAOS_SEED, makes the same faults again.
+// seed it prints, given as GINNEL_CHAOS_SEED, makes the same faults again. An even one has
+// three controllers, of which any may answer, and an odd one a single one.
 func TestChaos(t *testing.T) {
 	seed := setting(t, "GINNEL_CHAOS_SEED", rand.Uint64())
 	length := time.Duration(setting(t, "GINNEL_CHAOS_SECONDS", uint64(chaosTime/time.Second))) * time.Second
 	t.Logf("GINNEL_CHAOS_SEED=%d GINNEL_CHAOS_SECONDS=%d", seed, length/time.Second)
 	said := new(lines)
 	log := slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w := open(t, withDatagrams(t), lab.Options{Log: log})
+	text, controllers := withDatagrams(t), 1
+	if seed%2 == 0 {
+		text, controllers = strings.Replace(text, "{name: c1}", "{name: c1}, {name: c2}, {name: c3}", 1), 3
+	}
+	w := open(t, text, lab.Options{Log: log})
 	client := w.clientWith("alice", "r1", log.With("node", "client"))
 	w.dialable(client, "hosted")
 	w.bound("flows", 2)
@@ -125,7 +132,7 @@ func TestChaos(t *testing.T) {
 	})
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for began := time.Now(); time.Since(began) < length && !t.Failed(); {
-		f := w.anyFault(rng)
+		f := w.anyFault(rng, controllers)
 		lasts := time.Duration(100+rng.IntN(4000)) * time.Millisecond
 		t.Logf("%6.2fs %s for %s", time.Since(began).Seconds(), f.name, lasts)
 		w.must(f.broken())
