@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -67,6 +68,7 @@ type Resolver struct {
 
 	mu      sync.Mutex
 	names   *Names     // guarded by mu
+	known   bool       // SetServices was called; guarded by mu
 	forward *forwarder // nil: there are no upstreams; guarded by mu
 
 	settled  uint64        // version that is on disk and that Changed knows; guarded by mu
@@ -78,8 +80,8 @@ type Resolver struct {
 }
 
 // Open gives a Resolver that remembers the addresses of its state file. It
-// answers nothing until Serve is called and knows no name until SetServices
-// is. Close it after use.
+// answers nothing until Serve is called. Until SetServices is, it does not know
+// which names do not exist: SERVFAIL. Close it after use.
 func Open(cfg Config) (*Resolver, error) {
 	if !cfg.Range.IsValid() {
 		cfg.Range = DefaultRange()
@@ -121,6 +123,9 @@ func Open(cfg Config) (*Resolver, error) {
 func (r *Resolver) load() ([]Binding, error) {
 	if r.cfg.StateFile == "" {
 		return nil, nil
+	}
+	if _, err := os.Stat(filepath.Dir(r.cfg.StateFile)); err != nil {
+		return nil, fmt.Errorf("directory of %s: %w", r.cfg.StateFile, err)
 	}
 	var kept []Binding
 	var err error
@@ -164,6 +169,7 @@ func (r *Resolver) SetUpstreams(upstreams []netip.AddrPort) {
 func (r *Resolver) SetServices(ctx context.Context, services []Service) error {
 	table, bad := NewTable(services)
 	r.mu.Lock()
+	r.known = true
 	full := r.names.SetTable(time.Now(), table)
 	version := r.names.Version()
 	r.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -166,6 +167,37 @@ func TestL85_RemovedServiceIsNoLongerAnswered(t *testing.T) {
 	}
 }
 
+// Before the services are known nobody is told that a name does not exist, which he
+// would remember.
+func TestResolver_NamesBeforeTheServicesAreKnown(t *testing.T) {
+	r, err := Open(Config{Zones: []string{"internal"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	packets, listener := listenBoth(t)
+	end := make(chan error, 1)
+	go func() { end <- r.Serve(t.Context(), packets, listener) }()
+	t.Cleanup(func() {
+		if err := errors.Join(<-end, r.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	want := func(name string, rcode int) {
+		t.Helper()
+		if got := exchange(t, "udp", listener.Addr().String(), query(name, dns.TypeA)); got.Rcode != rcode {
+			t.Errorf("%s: got %s, want %s", name, dns.RcodeToString[got.Rcode], dns.RcodeToString[rcode])
+		}
+	}
+	want("app.internal.", dns.RcodeServerFailure)
+	want("internal.", dns.RcodeSuccess)
+	want("example.com.", dns.RcodeRefused)
+	if err := r.SetServices(t.Context(), []Service{service("app", "80", "app.internal")}); err != nil {
+		t.Fatal(err)
+	}
+	want("app.internal.", dns.RcodeSuccess)
+	want("nope.internal.", dns.RcodeNameError)
+}
+
 func TestL86_ExactNameWinsOverWildcard(t *testing.T) {
 	r, addr := start(t, Config{Zones: []string{"internal"}},
 		service("any", "1-65535", "*.cla.internal"), service("tnas", "443", "tnas.cla.internal"))
@@ -319,6 +351,13 @@ func TestResolver_UnreadableStateIsPutAside(t *testing.T) {
 		if got, err := os.ReadFile(path + ".bad"); err != nil || string(got) != text {
 			t.Errorf("%q: put aside as %q, %v", text, got, err)
 		}
+	}
+}
+
+func TestResolver_StateWithoutADirectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nowhere", "names.json")
+	if _, err := Open(Config{StateFile: path}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -77,7 +77,7 @@ func (r *Resolver) begin(query *dns.Msg, source netip.Addr, tcp bool) (now *dns.
 		name, _ := Canonical(query.Question[0].Name)
 		since = r.names.Since(name)
 	}
-	durable, upstreams := since <= r.settled, r.forward
+	durable, upstreams, known := since <= r.settled, r.forward, r.known
 	r.mu.Unlock()
 
 	slots := r.waiting
@@ -86,6 +86,8 @@ func (r *Resolver) begin(query *dns.Msg, source netip.Addr, tcp bool) (now *dns.
 		return refused(query, upstreams != nil), nil
 	case forward:
 		slots = r.outstanding
+	case !known && answer.Rcode == dns.RcodeNameError: // it may exist
+		return failure(query), nil
 	case durable:
 		return answer, nil
 	}
