@@ -7,6 +7,7 @@ package hostdns
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 	"github.com/vishvananda/netlink"
@@ -52,6 +54,43 @@ func TestFile_IsAMount(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(path + "?*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A file that cannot be replaced is refused, and nothing is left beside it.
+func TestFile_IsImmutable(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "resolv.conf")
+	const before = "nameserver 192.0.2.1\n"
+	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("chattr", "+i", path).CombinedOutput(); err != nil {
+		t.Skipf("chattr: %v: %s", err, out)
+	}
+	thaw := func() { _ = exec.Command("chattr", "-i", path).Run() }
+	t.Cleanup(thaw)
+	if _, err := Open(t.Context(), Config{Mode: File, Server: server, Path: path}); !errors.Is(err, ErrFixed) {
+		t.Errorf("got %v, want %v", err, ErrFixed)
+	}
+	if left, _ := filepath.Glob(path + "?*"); len(left) > 0 || read(t, path) != before {
+		t.Errorf("left behind: %v, %q", left, read(t, path))
+	}
+	thaw()
+	h := open(t, path)
+	written := read(t, path)
+	if err := exec.Command("chattr", "+i", path).Run(); err != nil { // while we run
+		t.Fatal(err)
+	}
+	if err := h.Close(); err == nil || !strings.Contains(err.Error(), "ginnel tunnel cleanup") {
+		t.Errorf("closed: %v; want what to do", err)
+	}
+	if left, _ := filepath.Glob(path + "?*"); len(left) > 0 || read(t, path) != written {
+		t.Errorf("left behind: %v, %q", left, read(t, path))
+	}
+	thaw()
+	if undone, err := Cleanup(path); !undone || err != nil || read(t, path) != before {
+		t.Errorf("cleanup: %v, %v, %q", undone, err, read(t, path))
 	}
 }
 
@@ -135,6 +174,42 @@ func privateBus(t *testing.T) {
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+dir+"/bus")
 }
 
+// start begins to answer; end ends that.
+func (f *fakeResolved) start(t *testing.T) (end func()) {
+	t.Helper()
+	bus, err := dbus.ConnectSystemBus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Export(f, resolvedPath, strings.TrimSuffix(resolvedManager, ".")); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := bus.RequestName(resolvedName, dbus.NameFlagDoNotQueue); err != nil || reply != dbus.RequestNameReplyPrimaryOwner {
+		t.Fatal(reply, err)
+	}
+	return func() { _ = bus.Close() }
+}
+
+// want waits until it was told so much, and compares.
+func (f *fakeResolved) want(t *testing.T, want []string) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var told []string
+	for range 1000 {
+		f.mu.Lock()
+		told = slices.Clone(f.told)
+		f.mu.Unlock()
+		if len(told) >= len(want) {
+			break
+		}
+		<-tick.C
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 func TestResolved_IsToldOurDomains(t *testing.T) {
 	privateBus(t)
 	path := filepath.Join(t.TempDir(), "resolv.conf")
@@ -151,18 +226,7 @@ func TestResolved_IsToldOurDomains(t *testing.T) {
 	}
 
 	fake := new(fakeResolved)
-	bus, err := dbus.ConnectSystemBus()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = bus.Close() })
-	if err := bus.Export(fake, resolvedPath, strings.TrimSuffix(resolvedManager, ".")); err != nil {
-		t.Fatal(err)
-	}
-	if reply, err := bus.RequestName(resolvedName, dbus.NameFlagDoNotQueue); err != nil || reply != dbus.RequestNameReplyPrimaryOwner {
-		t.Fatal(reply, err)
-	}
-
+	end := fake.start(t)
 	h, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -171,17 +235,25 @@ func TestResolved_IsToldOurDomains(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{
-		"ginnel-dns 198.18.255.254/32 servers [{2 [127 0 0 1] 5353 }]",
+		"ginnel-dns 198.18.255.254/32 servers [{2 [198 18 255 254] 5353 }]",
 		"ginnel-dns 198.18.255.254/32 default route false",
+		"ginnel-dns 198.18.255.254/32 domains []",
+		"flush",
 		"ginnel-dns 198.18.255.254/32 domains [{internal true} {db.example.com true}]",
 		"flush",
 	}
-	fake.mu.Lock()
-	told := slices.Clone(fake.told)
-	fake.mu.Unlock()
-	if !slices.Equal(told, want) {
-		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+	fake.want(t, want)
+	if got := h.Server(); got != netip.MustParseAddrPort("198.18.255.254:5353") {
+		t.Errorf("we must answer at %s", got)
 	}
+	if _, err := Open(t.Context(), cfg); !errors.Is(err, ErrAnother) {
+		t.Errorf("a second: %v, want %v", err, ErrAnother)
+	}
+	h.Watch(nil)
+	end() // and begins again, knowing nothing
+	fake = new(fakeResolved)
+	defer fake.start(t)()
+	fake.want(t, slices.Delete(want, 2, 4))
 	if h.Mode() != Resolved || len(h.Upstreams()) != 0 || read(t, path) != stub {
 		t.Errorf("mode %s, upstreams %v, file %q", h.Mode(), h.Upstreams(), read(t, path))
 	}

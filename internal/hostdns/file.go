@@ -112,8 +112,9 @@ func (c conf) asksStub() bool {
 }
 
 // redirect writes a file that names server alone and keeps in comments what it
-// replaces. Search domains and options stay in force.
-func (c conf) redirect(path string, server netip.Addr) error {
+// replaces. Search domains and options stay in force. While hold is open, the file
+// is that of a tunneler that lives.
+func (c conf) redirect(path string, server netip.Addr) (hold *os.File, err error) {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, ours)
 	switch {
@@ -165,43 +166,78 @@ func (c conf) restore(path string) error {
 		return os.Remove(path)
 	case c.link != "":
 		temporary := path + ".new"
-		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		err := remove(temporary)
+		if err == nil {
+			err = os.Symlink(c.link, temporary)
 		}
-		if err := os.Symlink(c.link, temporary); err != nil {
-			return err
+		if err == nil {
+			err = os.Rename(temporary, path)
 		}
-		return os.Rename(temporary, path)
+		if err != nil {
+			return errors.Join(err, remove(temporary))
+		}
+		return nil
 	}
-	return replaceFile(path, c.text)
+	f, err := replaceFile(path, c.text)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // replaceFile gives path the content text, whole or not at all, in place of a
 // file or a link. Where the file is a mount, as in containers, it cannot be
-// replaced and is overwritten.
-func replaceFile(path string, text []byte) error {
+// replaced and is overwritten. The file is still open, and locked.
+func replaceFile(path string, text []byte) (*os.File, error) {
 	temporary := path + ".new"
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	var f *os.File
+	err := remove(temporary)
+	if err == nil {
+		f, err = writeFile(temporary, os.O_CREATE|os.O_EXCL, text)
 	}
-	if err := writeFile(temporary, os.O_CREATE|os.O_EXCL, text); err != nil {
-		return err
+	if err == nil {
+		if err = os.Rename(temporary, path); err == nil {
+			return f, nil
+		}
+		err = errors.Join(err, f.Close())
 	}
-	err := os.Rename(temporary, path)
-	if errors.Is(err, syscall.EBUSY) {
-		return errors.Join(os.Remove(temporary), writeFile(path, os.O_TRUNC, text))
+	undo := remove(temporary)
+	if errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EROFS) {
+		return writeFile(path, os.O_TRUNC, text)
 	}
-	return err
+	return nil, errors.Join(err, undo)
 }
 
-func writeFile(path string, flags int, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|flags, 0o644) //nolint:gosec // every program of the host reads it
-	if err != nil {
+// remove removes a file that may be there.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	return nil
+}
+
+func writeFile(path string, flags int, text []byte) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|flags, 0o644) //nolint:gosec // every program of the host reads it
+	if err != nil {
+		return nil, err
+	}
+	_ = lock(f) // a file system without locks: as if its writer were dead
 	_, err = f.Write(text)
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// held reports whether the process that wrote the file at path lives.
+func held(path string) bool {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return false // and whoever wants to put it back hears why that cannot be
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	return errors.Is(lock(f), errHeld)
 }

@@ -5,6 +5,7 @@ package hostdns
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -23,6 +24,16 @@ func open(t *testing.T, path string) *Host {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// kill leaves all as a process leaves it that is killed.
+func kill(t *testing.T, h *Host) {
+	t.Helper()
+	h.stop()
+	h.watch.Wait()
+	if err := h.hold.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func read(t *testing.T, path string) string {
@@ -86,7 +97,7 @@ func TestL90_ResolvConfOfAKilledProcess(t *testing.T) {
 	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	open(t, path) // killed
+	kill(t, open(t, path))
 	h := open(t, path)
 	if got := h.Upstreams(); len(got) != 1 || got[0].Addr() != netip.MustParseAddr("192.0.2.1") {
 		t.Errorf("upstreams %v, want those of before the first", got)
@@ -100,7 +111,7 @@ func TestL90_ResolvConfOfAKilledProcess(t *testing.T) {
 	if got := read(t, path); got != before {
 		t.Errorf("put back: %q, want %q", got, before)
 	}
-	open(t, path) // killed
+	kill(t, open(t, path))
 	if undone, err := Cleanup(path); !undone || err != nil {
 		t.Errorf("cleanup: %v, %v", undone, err)
 	}
@@ -109,6 +120,41 @@ func TestL90_ResolvConfOfAKilledProcess(t *testing.T) {
 	}
 	if got := read(t, path); got != before {
 		t.Errorf("cleaned: %q, want %q", got, before)
+	}
+}
+
+// What a tunneler that lives has written is neither cleaned up nor taken by another.
+func TestFile_OfALiveTunneler(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "resolv.conf")
+	const before, theirs = "nameserver 192.0.2.1\n", "nameserver 192.0.2.7\n"
+	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := open(t, path)
+	for _, now := range []string{before, theirs} {
+		written := read(t, path)
+		if undone, err := Cleanup(path); undone || !errors.Is(err, ErrAnother) {
+			t.Errorf("cleanup: %v, %v; want %v", undone, err, ErrAnother)
+		}
+		if _, err := Open(t.Context(), Config{Mode: File, Server: server, Path: path}); !errors.Is(err, ErrAnother) {
+			t.Errorf("a second: %v, want %v", err, ErrAnother)
+		}
+		if got := read(t, path); got != written {
+			t.Errorf("the file is %q, was %q", got, written)
+		}
+		if now == theirs {
+			break
+		}
+		if err := os.WriteFile(path, []byte(theirs), 0o600); err != nil { // a DHCP client
+			t.Fatal(err)
+		}
+		for c, looks := newContest(), 0; !strings.HasPrefix(read(t, path), ours); looks++ {
+			h.look(&c)
+		}
+	}
+	kill(t, h)
+	if undone, err := Cleanup(path); !undone || err != nil || read(t, path) != theirs {
+		t.Errorf("after it was killed: %v, %v, %q", undone, err, read(t, path))
 	}
 }
 
@@ -211,9 +257,11 @@ func FuzzConf_RoundTrip(f *testing.F) {
 	f.Add([]byte(lastMark + "\n" + absentMark + "\n\n"))
 	path := filepath.Join(f.TempDir(), "resolv.conf")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := (conf{text: text}).redirect(path, server.Addr()); err != nil {
+		hold, err := (conf{text: text}).redirect(path, server.Addr())
+		if err != nil {
 			t.Fatal(err)
 		}
+		_ = hold.Close()
 		now, err := readFile(path)
 		if err != nil {
 			t.Skip(err) // too long

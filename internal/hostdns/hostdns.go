@@ -24,6 +24,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 )
@@ -50,9 +51,9 @@ func ParseMode(text string) (Mode, error) {
 // Config says what the host is to do. Server is needed.
 type Config struct {
 	Mode   Mode           // empty: Auto
-	Server netip.AddrPort // where our resolver answers; with File its port must be 53
-	// Own is an address of the interface that carries the settings of
-	// systemd-resolved, which ignores interfaces without one.
+	Server netip.AddrPort // where our resolver answers; with File its port must be 53, with Resolved only the port counts
+	// Own is the address of the interface that carries the settings of
+	// systemd-resolved, at which that asks us.
 	Own  netip.Addr
 	Path string       // of resolv.conf; empty: /etc/resolv.conf
 	Log  *slog.Logger // nil: nothing is logged
@@ -64,6 +65,8 @@ var (
 	ErrFixed = errors.New("cannot be changed: it is immutable, or its file system is read-only")
 	// ErrForbidden: resolv.conf may not be written by this process.
 	ErrForbidden = errors.New("may not be changed without root")
+	// ErrAnother: a tunneler that lives does it already. It is why Cleanup fails, too.
+	ErrAnother = errors.New("another tunneler answers this host's names")
 	// ErrResolved: systemd-resolved does not do what it is told.
 	ErrResolved = errors.New("systemd-resolved")
 	errFile     = errors.New("is not changed")
@@ -99,6 +102,7 @@ type Host struct {
 
 	mu        sync.Mutex
 	upstreams []netip.AddrPort // guarded by mu
+	hold      *os.File         // the file as we wrote it, locked; nil: systemd-resolved was told; guarded by mu
 	resolved  *resolved        // nil: the file was written, or Close was called; guarded by mu
 	undo      func() error     // nil: Close was called; guarded by mu
 }
@@ -126,7 +130,8 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		}
 	}
 	if h.mode == Resolved {
-		if h.resolved, err = openResolved(ctx, cfg.Server, cfg.Own); err != nil {
+		h.cfg.Server = netip.AddrPortFrom(cfg.Own, cfg.Server.Port())
+		if h.resolved, err = openResolved(ctx, h.cfg.Server); err != nil {
 			return nil, fmt.Errorf("host DNS: %w: %w", ErrResolved, err)
 		}
 		h.undo = h.resolved.close
@@ -136,22 +141,45 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("host DNS: %s knows no ports, so our resolver must answer at port 53, not at %s", cfg.Path, cfg.Server)
 	}
 	h.upstreams = h.others(before)
-	if err := before.redirect(cfg.Path, cfg.Server.Addr()); err != nil {
+	if h.hold, err = before.redirect(cfg.Path, cfg.Server.Addr()); err != nil {
 		return nil, fmt.Errorf("host DNS: %s %w: %w", cfg.Path, whyFixed(err), err)
 	}
-	h.undo = func() error { _, err := Cleanup(cfg.Path); return err }
+	h.undo = func() error {
+		err := h.hold.Close()
+		_, undone := Cleanup(cfg.Path)
+		return errors.Join(err, undone)
+	}
 	return h, nil
 }
 
 // Watch has our file put back in front when another program, such as a DHCP client,
-// has written its own, until Close. changed is told the new Upstreams when that
-// names others; calls do not overlap, and it must not call Close. With Resolved
-// there is nothing to watch. It is called once at most.
+// has written its own, until Close, and tells systemd-resolved anew when that has been
+// restarted. changed is told the new Upstreams when a file names others; calls do not
+// overlap, and it must not call Close. It is called once at most.
 func (h *Host) Watch(changed func(upstreams []netip.AddrPort)) {
-	if h.mode == File {
-		h.watch.Go(func() { h.watchLoop(h.watching, changed) })
-	}
+	h.watch.Go(func() {
+		if h.mode == Resolved {
+			h.resolved.restarts(h.watching, h.tellAgain)
+		} else {
+			h.watchLoop(h.watching, changed)
+		}
+	})
 }
+
+// tellAgain tells a systemd-resolved that has been restarted.
+func (h *Host) tellAgain(ctx context.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.resolved.tell(ctx); err != nil {
+		h.log.Warn("systemd-resolved was restarted and does not ask us any more", "err", err)
+		return
+	}
+	h.log.Info("systemd-resolved was restarted; it asks us again")
+}
+
+// Server gives where our resolver must answer the host: with File as configured, with
+// Resolved at Config.Own and the port of Config.Server.
+func (h *Host) Server() netip.AddrPort { return h.cfg.Server }
 
 // Mode gives how the host was told: Resolved or File.
 func (h *Host) Mode() Mode { return h.mode }
@@ -200,7 +228,8 @@ func (h *Host) Close() error {
 }
 
 // Cleanup undoes what a dead process left in the file at path (empty:
-// /etc/resolv.conf), and reports whether there was anything. Of what
+// /etc/resolv.conf), and reports whether there was anything. What one that lives
+// has done stays: ErrAnother. Of what
 // systemd-resolved was told nothing is left, since its interface is gone.
 func Cleanup(path string) (bool, error) {
 	path = cmp.Or(path, defaultPath)
@@ -211,6 +240,9 @@ func Cleanup(path string) (bool, error) {
 	before, ours := now.former()
 	if !ours {
 		return false, nil
+	}
+	if held(path) {
+		return false, fmt.Errorf("host DNS: %s: %w", path, ErrAnother)
 	}
 	if err := before.restore(path); err != nil {
 		return false, fmt.Errorf("host DNS: put back %s: %w", path, err)

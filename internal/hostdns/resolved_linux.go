@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 	"github.com/vishvananda/netlink"
@@ -23,16 +24,25 @@ const (
 	resolvedName    = "org.freedesktop.resolve1"
 	resolvedPath    = "/org/freedesktop/resolve1"
 	resolvedManager = resolvedName + ".Manager."
+
+	busName      = "org.freedesktop.DBus"
+	ownerChanged = "NameOwnerChanged"
 )
+
+// callLimit is how long systemd-resolved may take over one setting.
+const callLimit = 5 * time.Second
 
 // linkName is the interface that carries our settings. No packet goes to it.
 const linkName = "ginnel-dns"
 
 // resolved is what systemd-resolved was told. It belongs to a Host.
 type resolved struct {
-	bus   *dbus.Conn
-	index int32      // of the interface
-	hold  []*os.File // while they are open the interface exists
+	bus     *dbus.Conn
+	owners  chan *dbus.Signal // who has the name of systemd-resolved now
+	server  netip.AddrPort
+	domains []string
+	index   int32      // of the interface
+	hold    []*os.File // while they are open the interface exists
 }
 
 // linkServer and linkDomain are the D-Bus structures (iayqs) and (sb).
@@ -57,12 +67,15 @@ func resolvedRuns(ctx context.Context) bool {
 	}
 	defer func() { _ = bus.Close() }()
 	var owned bool
-	err = bus.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, resolvedName).Store(&owned)
+	err = bus.BusObject().CallWithContext(ctx, busName+".NameHasOwner", 0, resolvedName).Store(&owned)
 	return err == nil && owned
 }
 
-func openResolved(ctx context.Context, server netip.AddrPort, own netip.Addr) (_ *resolved, err error) {
-	r := new(resolved)
+// openResolved has systemd-resolved ask at own, at an address of the interface that it
+// makes. Another might not do: several versions connect by that interface and no other,
+// by which even 127.0.0.1 is not reached (systemd's issues 23010, 25397 and 40534).
+func openResolved(ctx context.Context, own netip.AddrPort) (_ *resolved, err error) {
+	r := &resolved{server: own, owners: make(chan *dbus.Signal, 16)}
 	defer func() {
 		if err != nil {
 			_ = r.close()
@@ -71,18 +84,26 @@ func openResolved(ctx context.Context, server netip.AddrPort, own netip.Addr) (_
 	if r.bus, err = dbus.ConnectSystemBus(); err != nil {
 		return nil, fmt.Errorf("system bus: %w", err)
 	}
-	if err := r.addLink(own); err != nil {
+	r.bus.Signal(r.owners)
+	if err := r.bus.AddMatchSignalContext(ctx, dbus.WithMatchInterface(busName), dbus.WithMatchMember(ownerChanged), dbus.WithMatchArg(0, resolvedName)); err != nil {
+		return nil, fmt.Errorf("system bus: %w", err)
+	}
+	if _, err := netlink.LinkByName(linkName); err == nil {
+		return nil, fmt.Errorf("interface %s is there: %w", linkName, ErrAnother)
+	}
+	if err := r.addLink(own.Addr()); err != nil {
 		return nil, fmt.Errorf("interface %s: %w", linkName, err)
 	}
-	family, address := int32(unix.AF_INET), server.Addr().Unmap().AsSlice()
-	if len(address) != net.IPv4len {
-		family = unix.AF_INET6
-	}
+	return r, r.tell(ctx)
+}
+
+// tell tells systemd-resolved all there is to tell.
+func (r *resolved) tell(ctx context.Context) error {
 	for _, setting := range []struct {
 		method string
 		args   []any
 	}{
-		{"SetLinkDNSEx", []any{r.index, []linkServer{{family, address, server.Port(), ""}}}},
+		{"SetLinkDNSEx", []any{r.index, []linkServer{{unix.AF_INET, r.server.Addr().AsSlice(), r.server.Port(), ""}}}},
 		{"SetLinkDefaultRoute", []any{r.index, false}}, // other names are not for us
 		{"SetLinkLLMNR", []any{r.index, "no"}},
 		{"SetLinkMulticastDNS", []any{r.index, "no"}},
@@ -90,10 +111,28 @@ func openResolved(ctx context.Context, server netip.AddrPort, own netip.Addr) (_
 		{"SetLinkDNSOverTLS", []any{r.index, "no"}},
 	} {
 		if err := r.call(ctx, setting.method, setting.args...); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return r, nil
+	return r.setDomains(ctx, r.domains)
+}
+
+// restarts calls back whenever systemd-resolved has come back, which has forgotten
+// us, until ctx ends.
+func (r *resolved) restarts(ctx context.Context, back func(context.Context)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case change, open := <-r.owners:
+			if !open { // the bus has ended
+				return
+			}
+			if len(change.Body) == 3 && change.Body[2] != "" {
+				back(ctx)
+			}
+		}
+	}
 }
 
 // addLink makes the interface. It is a TUN device, which the kernel removes
@@ -122,6 +161,7 @@ func (r *resolved) addLink(own netip.Addr) error {
 }
 
 func (r *resolved) setDomains(ctx context.Context, domains []string) error {
+	r.domains = domains
 	list := make([]linkDomain, len(domains))
 	for i, domain := range domains {
 		list[i] = linkDomain{domain, true}
@@ -133,6 +173,8 @@ func (r *resolved) setDomains(ctx context.Context, domains []string) error {
 }
 
 func (r *resolved) call(ctx context.Context, method string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
 	err := r.bus.Object(resolvedName, resolvedPath).CallWithContext(ctx, resolvedManager+method, 0, args...).Err
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)

@@ -16,9 +16,13 @@ type resolved struct{}
 
 func resolvedRuns(context.Context) bool { return false }
 
-func openResolved(context.Context, netip.AddrPort, netip.Addr) (*resolved, error) {
+func openResolved(context.Context, netip.AddrPort) (*resolved, error) {
 	return nil, errors.ErrUnsupported
 }
+
+func (*resolved) tell(context.Context) error { return errors.ErrUnsupported }
+
+func (*resolved) restarts(context.Context, func(context.Context)) {}
 
 func (*resolved) setDomains(context.Context, []string) error { return errors.ErrUnsupported }
 

@@ -50,10 +50,12 @@ func (h *Host) look(c *contest) (changed bool, upstreams []netip.AddrPort) {
 		if now = before.target(h.cfg.Path); !c.stands(now) {
 			return false, nil
 		}
-	} else if err := now.redirect(h.cfg.Path, h.cfg.Server.Addr()); err != nil {
+	} else if hold, err := now.redirect(h.cfg.Path, h.cfg.Server.Addr()); err != nil {
 		h.log.Warn("resolv.conf was rewritten and does not name us any more", "path", h.cfg.Path, "err", err)
 		return false, nil
 	} else {
+		_ = h.hold.Close() // of a file that is gone
+		h.hold = hold
 		h.log.Info("resolv.conf was rewritten; it names us again", "path", h.cfg.Path)
 	}
 	upstreams = h.others(now)

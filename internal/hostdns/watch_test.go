@@ -181,8 +181,7 @@ func TestL90_ResolvConfRewrittenThenKilled(t *testing.T) {
 		w := watch(t, "nameserver 192.0.2.1\n")
 		w.write("nameserver 192.0.2.7\n")
 		w.after(3*time.Second, true, "[192.0.2.7:53]")
-		w.stop() // killed
-		w.watch.Wait()
+		kill(t, w.Host)
 		again := open(t, w.path)
 		if got := fmt.Sprint(again.Upstreams()); got != "[192.0.2.7:53]" {
 			t.Errorf("upstreams %s", got)
