@@ -245,6 +245,7 @@ func TestE2E_IPv6(t *testing.T) {
 			far.serve("real", "91", "85")
 			h.run("ip", "route", "add", "2001:db8:20:5::/64", "via", "fd00:3::2")
 			h.serve("server", "92")
+			h.run("ip", "addr", "add", "2001:db8:20:5::5/128", "dev", "lo", "nodad") // not of the interface by which lan comes
 			before := h.state()
 			o := everything
 			o.Gateway = []netip.Prefix{netip.MustParsePrefix("fd00:1::/64")}
@@ -262,6 +263,9 @@ func TestE2E_IPv6(t *testing.T) {
 			want(t, "tunneler", c.tell(order{Dial: "[2001:db8:20:5::1]:85"}), "real")
 			want(t, "a server of this host", far.ask("[fd00:3::1]:92"), "server")
 			want(t, "a datagram to it", far.send("[fd00:3::1]:92", 100), "server 100")
+			want(t, "at an address that a target holds", lan.ask("[2001:db8:20:5::5]:92"), "server")
+			h.run("ip", "addr", "add", "2001:db8:20:5::6/128", "dev", "lo", "nodad")
+			lan.until("at one that is new", func() string { return lan.ask("[2001:db8:20:5::6]:92") }, "server")
 			if !stranger.refuses("[2001:db8:20::1]:80") {
 				t.Error("a host that is not named is served")
 			}
@@ -392,6 +396,57 @@ func TestE2E_ChangeLeavesOthersAlone(t *testing.T) {
 	}
 	want(t, "all", c.tell(order{Targets: everything.Targets}), "set <nil>")
 	want(t, "back", h.ask("192.0.2.7:9100"), "caught 192.0.2.7:9100")
+}
+
+// TestE2E_NewNamesLeaveTheTable has names of wide ranges come and go one by one: the
+// kernel's table stays and only its set changes, whoever has flushed the rules meanwhile.
+func TestE2E_NewNamesLeaveTheTable(t *testing.T) {
+	h := newHost(t)
+	c := h.start(everything)
+	c.wantReady()
+	table := func() string {
+		return regexp.MustCompile(`# handle \d+`).FindString(h.run("nft", "-a", "list", "table", "ip", "ginnel"))
+	}
+	before := table()
+	for i := range 20 {
+		name := to(fmt.Sprintf("tcp 100.64.9.%d/32 1-65535", i))
+		want(t, "add", c.tell(order{Add: []Target{name}}), "change <nil>")
+		at := fmt.Sprintf("100.64.9.%d:%d", i, 1000+i)
+		want(t, at, h.ask(at), "caught "+at)
+		if i > 0 {
+			want(t, "replace", c.tell(order{Remove: []Target{name}, Add: []Target{to("tcp 100.64.9.0/32 1-65535")}}), "change <nil>")
+			want(t, at, h.ask(at), "refused")
+		}
+		want(t, "what was there", h.ask("100.64.9.0:17"), "caught 100.64.9.0:17")
+	}
+	if got := table(); got != before || before == "" {
+		t.Errorf("the table is %q, was %q: it was made anew", got, before)
+	}
+	h.run("nft", "flush", "ruleset")
+	want(t, "after a flush", c.tell(order{Add: targets("tcp 100.64.9.1/32 1-65535")}), "change <nil>")
+	for _, at := range []string{"100.64.9.0:1", "100.64.9.1:1", "10.20.0.1:80"} {
+		want(t, at, h.ask(at), "caught "+at)
+	}
+}
+
+// TestE2E_TakenAwayByOthers has other programs remove what we made.
+func TestE2E_TakenAwayByOthers(t *testing.T) {
+	h := newHost(t)
+	c := h.start(everything)
+	c.wantReady()
+	state := h.state()
+	for _, command := range []string{ // a firewall that is loaded anew; network managers
+		"nft flush ruleset", "ip rule del pref 1030", "ip -6 rule del pref 1030", "ip route flush table 6717", "ip route del local 100.64.0.0/10 table local",
+	} {
+		t.Run(command, func(t *testing.T) {
+			h := &host{t, h.name}
+			h.run(strings.Fields(command)...) // it fails where there is nothing to take away
+			h.until("state", h.state, state)
+			for _, at := range []string{"100.64.7.7:443", "100.64.7.8:1", "10.20.0.1:80", "[2001:db8::7]:9000"} {
+				want(t, at, h.ask(at), "caught "+at)
+			}
+		})
+	}
 }
 
 // tproxyPort is the only thing that differs from one run to the next.

@@ -31,7 +31,9 @@ type order struct {
 	Range   netip.Prefix
 	Gateway []netip.Prefix
 	Targets []Target
-	Dial    string // connect there as the tunneler itself does, and say what is read
+	Add     []Target // to what there is, as names below wildcards come
+	Remove  []Target // likewise
+	Dial    string   // connect there as the tunneler itself does, and say what is read
 }
 
 // init makes this program a tunneler's lower half when a test started it as one.
@@ -75,6 +77,10 @@ func runChild(o order) error {
 		}
 		if o.Dial != "" {
 			fmt.Println(dialAsOwn(o.Dial))
+			continue
+		}
+		if o.Targets == nil {
+			fmt.Println("change", i.Change(o.Remove, o.Add))
 			continue
 		}
 		fmt.Println("set", i.Set(o.Targets))
@@ -158,8 +164,30 @@ func (h *host) state() string {
 	for _, name := range []string{"ip_forward", "conf/all/rp_filter", "conf/lo/rp_filter", "conf/all/route_localnet", "conf/all/src_valid_mark"} {
 		sysctls += name + " " + h.run("cat", filepath.Join("/proc/sys/net/ipv4", name))
 	}
+	tables := ""
+	for _, family := range []string{"ip", "ip6", "inet"} { // in one order, whichever came first
+		tables += h.run("nft", "list", "ruleset", family)
+	}
 	return h.run("ip", "-4", "route", "show", "table", "all") + h.run("ip", "rule") + h.run("ip", "-6", "rule") +
-		h.run("sh", "-c", "ip -6 route show table all | grep 6717 || true") + h.run("nft", "list", "ruleset") + sysctls
+		h.run("sh", "-c", "ip -6 route show table all | grep 6717 || true") + tables + sysctls
+}
+
+// until asks again and again until the answer is as wanted.
+func (h *host) until(what string, ask func() string, want string) {
+	h.t.Helper()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		got := ask()
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatalf("%s: got %q, want %q", what, got, want)
+		}
+		<-tick.C
+	}
 }
 
 // child is an intercepting process.

@@ -49,7 +49,9 @@ type Interceptor struct {
 	cfg     Config
 	sockets *sockets
 	packets *packetSockets
-	undo    func() error // gives the range back; safe to call twice
+	mendTo  func() (bool, error) // makes the range ours again, if it is not
+	undo    func() error         // gives the range back; safe to call twice
+	mending sync.WaitGroup
 
 	mu          sync.Mutex
 	wide        []Target        // what they take; guarded by mu
@@ -62,7 +64,7 @@ type Interceptor struct {
 // interface or a route. Close undoes it.
 func Open(cfg Config) (*Interceptor, error) {
 	cfg.Range = cfg.Range.Masked()
-	undo, err := takeRange(cfg.Range)
+	mend, undo, err := takeRange(cfg.Range)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +72,9 @@ func Open(cfg Config) (*Interceptor, error) {
 	s := newSockets(cfg.Range, cmp.Or(cfg.Sockets, 4096), cfg.Gateway, log)
 	p := newPacketSockets(cfg.Range, cmp.Or(cfg.Sockets, 4096), cfg.Gateway, log)
 	s.bind, p.bind = s.from.control, p.from.control
-	return &Interceptor{cfg: cfg, sockets: s, packets: p, undo: sync.OnceValue(undo)}, nil
+	i := &Interceptor{cfg: cfg, sockets: s, packets: p, mendTo: mend, undo: sync.OnceValue(undo)}
+	i.mending.Go(func() { i.mendLoop(log) })
+	return i, nil
 }
 
 // Set makes targets exactly what is intercepted: traffic to all else in the
@@ -108,10 +112,17 @@ func (i *Interceptor) Change(remove, add []Target) error {
 	if len(gone.transparent)+len(plan.transparent) == 0 {
 		return err
 	}
-	wide := slices.DeleteFunc(slices.Clone(i.wide), func(t Target) bool {
-		return slices.Contains(gone.transparent, t) || slices.Contains(plan.transparent, t)
+	removed := slices.DeleteFunc(gone.transparent, func(t Target) bool {
+		return !slices.Contains(i.wide, t) || slices.Contains(plan.transparent, t)
 	})
-	return errors.Join(err, i.setTransparentLocked(append(wide, plan.transparent...)))
+	added := slices.DeleteFunc(plan.transparent, func(t Target) bool { return slices.Contains(i.wide, t) })
+	wide := append(slices.DeleteFunc(slices.Clone(i.wide), func(t Target) bool { return slices.Contains(removed, t) }), added...)
+	t := i.transparent[familyNumber(i.cfg.Range.Addr())]
+	if t == nil || len(wide) > maxTargets || t.change(removed, added) != nil { // somebody else may have changed the table
+		return errors.Join(err, i.setTransparentLocked(wide))
+	}
+	i.wide = wide
+	return err
 }
 
 // setTransparentLocked divides targets, as many as are allowed, by family.
@@ -123,12 +134,8 @@ func (i *Interceptor) setTransparentLocked(targets []Target) error {
 		targets = targets[:maxTargets]
 	}
 	i.wide = targets
-	var of [2][]Target
-	for _, t := range targets {
-		n := familyNumber(t.Prefix.Addr())
-		of[n] = append(of[n], t)
-	}
-	for n, targets := range of {
+	for n := range i.transparent {
+		targets := ofFamily(targets, n)
 		if i.transparent[n] == nil && len(targets) > 0 {
 			t, err := openTransparent(targets[0].Prefix.Addr(), i.cfg.Range, i.cfg.Gateway)
 			if err != nil {
@@ -156,6 +163,8 @@ func (i *Interceptor) Packets() PacketSocket { return i.packets }
 // Close ends all listening and gives the system back what was changed.
 // Connections that are still open no longer work then.
 func (i *Interceptor) Close() error {
+	i.sockets.end()
+	i.mending.Wait()
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.closed = true

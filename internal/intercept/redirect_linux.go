@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -33,6 +35,7 @@ const (
 // are not safe for concurrent use.
 type redirect struct {
 	rules   ruleset
+	own     netip.Addr
 	covered map[netip.Prefix]bool
 }
 
@@ -44,26 +47,59 @@ func newRedirect(rules ruleset, own netip.Addr) (*redirect, error) {
 	} else if there && !ours {
 		return nil, fmt.Errorf("there is an nftables table %s %s that no tunneler made: remove or rename it", rules.name, tableName)
 	}
+	r := &redirect{rules: rules, own: own, covered: make(map[netip.Prefix]bool)}
+	return r, r.addRouting()
+}
+
+// addRouting adds the route and the rule that are not there.
+func (r *redirect) addRouting() error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
-		return nil, fmt.Errorf("interface lo: %w", err)
+		return fmt.Errorf("interface lo: %w", err)
 	}
-	route := localRoute(loopback, rules.any, routeTable)
-	if rules.family == family4 {
-		route.Src = own.AsSlice()
+	route := localRoute(loopback, r.rules.any, routeTable)
+	if r.rules.family == family4 {
+		route.Src = r.own.AsSlice()
 	}
-	if err := netlink.RouteAdd(route); err != nil {
-		if rules.family == family6 && errors.Is(err, unix.EACCES) {
-			return nil, errors.New("IPv6 is switched off on interface lo (sysctl net.ipv6.conf.lo.disable_ipv6)")
+	if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, unix.EEXIST) {
+		if r.rules.family == family6 && errors.Is(err, unix.EACCES) {
+			return errors.New("IPv6 is switched off on interface lo (sysctl net.ipv6.conf.lo.disable_ipv6)")
 		}
-		return nil, fmt.Errorf("add %s route in table %d: %w", rules.name, routeTable, privileges(err))
+		return fmt.Errorf("add %s route in table %d: %w", r.rules.name, routeTable, privileges(err))
 	}
-	rule := ruleOfOurs(rules.family, redirectPriority)
+	rule := ruleOfOurs(r.rules.family, redirectPriority)
 	rule.Mark = markRedirected
-	if err := netlink.RuleAdd(rule); err != nil {
-		return nil, errors.Join(fmt.Errorf("add %s routing rule: %w", rules.name, privileges(err)), netlink.RouteDel(route))
+	if err := netlink.RuleAdd(rule); err != nil && !errors.Is(err, unix.EEXIST) {
+		return errors.Join(fmt.Errorf("add %s routing rule: %w", r.rules.name, privileges(err)), netlink.RouteDel(route))
 	}
-	return &redirect{rules: rules, covered: make(map[netip.Prefix]bool)}, nil
+	return nil
+}
+
+// whole reports whether all is there that the redirect made, as far as can be told
+// with little effort, and right. What cannot be told is taken for whole.
+func (r *redirect) whole() bool {
+	marked := &netlink.RouteGetOptions{Mark: markRedirected}
+	routes, err := netlink.RouteGetWithOptions(r.rules.anywhere.AsSlice(), marked)
+	switch {
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		return false
+	case err == nil && len(routes) > 0 && routes[0].Type != unix.RTN_LOCAL:
+		return false
+	case !slices.Equal(r.rules.ownAddresses(), r.rules.own):
+		return false
+	}
+	conn, err := connectNFTables()
+	if err != nil {
+		return true
+	}
+	tables, err := conn.ListTablesOfFamily(r.rules.table)
+	return err != nil || slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == tableName })
+}
+
+// again adds the routing that is no longer there; set must follow.
+func (r *redirect) again() error {
+	clear(r.covered)
+	return r.addRouting()
 }
 
 // set makes targets, which must be disjoint, exactly what is redirected.

@@ -25,34 +25,44 @@ const protocol netlink.RouteProtocol = 103
 // below 1024, so that not every user can pretend to be a tunneler.
 const markerPort = 1
 
-// takeRange makes pool local to this host and gives the function that undoes it.
-func takeRange(pool netip.Prefix) (undo func() error, err error) {
+// takeRange makes pool local to this host. undo undoes it; mend does it again where
+// another program has undone it, and reports whether that was so.
+func takeRange(pool netip.Prefix) (mend func() (bool, error), undo func() error, err error) {
 	if !pool.IsValid() || !pool.Addr().Is4() || pool.Bits() < widestRoute || pool.Bits() > 30 {
-		return nil, fmt.Errorf("range %s: want an IPv4 prefix of 8 to 30 bits", pool)
+		return nil, nil, fmt.Errorf("range %s: want an IPv4 prefix of 8 to 30 bits", pool)
 	}
 	if _, err := removeLeftovers(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	used, err := survey()
 	if err != nil {
-		return nil, fmt.Errorf("look for uses of the range: %w", err)
+		return nil, nil, fmt.Errorf("look for uses of the range: %w", err)
 	}
 	if err := collision(pool, used); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
-		return nil, fmt.Errorf("interface lo: %w", err)
+		return nil, nil, fmt.Errorf("interface lo: %w", err)
 	}
 	route := localRoute(loopback, pool, unix.RT_TABLE_LOCAL)
 	if err := netlink.RouteAdd(route); err != nil {
-		return nil, fmt.Errorf("add local route %s: %w", pool, privileges(err))
+		return nil, nil, fmt.Errorf("add local route %s: %w", pool, privileges(err))
 	}
 	marker, err := mark(pool)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("mark the range %s as ours: %w", pool, err), netlink.RouteDel(route))
+		return nil, nil, errors.Join(fmt.Errorf("mark the range %s as ours: %w", pool, err), netlink.RouteDel(route))
 	}
-	return func() error {
+	mend = func() (bool, error) {
+		if ownAddress(pool.Addr()) {
+			return false, nil
+		}
+		if err := netlink.RouteAdd(route); !errors.Is(err, unix.EEXIST) {
+			return true, privileges(err)
+		}
+		return false, nil
+	}
+	return mend, func() error {
 		err := netlink.RouteDel(route)
 		if errors.Is(err, unix.ESRCH) { // somebody removed it for us
 			err = nil

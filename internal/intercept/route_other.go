@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-func takeRange(netip.Prefix) (undo func() error, err error) {
-	return nil, errors.New("connections cannot be intercepted on " + runtime.GOOS + ": use --socks or --listen")
+func takeRange(netip.Prefix) (mend func() (bool, error), undo func() error, err error) {
+	return nil, nil, errors.New("connections cannot be intercepted on " + runtime.GOOS + ": use --socks or --listen")
 }
 
 func removeLeftovers() (removed int, err error) { return 0, nil }
@@ -36,6 +36,12 @@ func openTransparent(netip.Addr, netip.Prefix, sources) (*transparent, error) {
 }
 
 func (t *transparent) set([]Target) error { return errors.ErrUnsupported }
+
+func (t *transparent) change(_, _ []Target) error { return errors.ErrUnsupported }
+
+func (t *transparent) whole() bool { return true }
+
+func (t *transparent) again() error { return errors.ErrUnsupported }
 
 func (t *transparent) close() error { return nil }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	mdnetlink "github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,6 +32,7 @@ import (
 //	        SPARE
 //	        meta iiftype != loopback ip saddr != @tunnel_clients accept          others' packets are not for us
 //	        meta iiftype != loopback ip daddr != POOL fib daddr type local accept   nor those for this host itself
+//	        meta iiftype != loopback ip6 daddr @tunnel_own accept                   likewise, of IPv6 only
 //	        TARGET tproxy to 127.0.0.1:PORT meta mark set REDIRECTED accept }
 //	}
 //	TARGET: ip daddr . meta l4proto . th dport @tunnel_targets
@@ -43,6 +45,7 @@ const (
 	setName     = "tunnel_targets" // by which we know the table as ours
 	setComment  = "made by ginnel tunnel"
 	clientsName = "tunnel_clients"
+	ownName     = "tunnel_own"
 
 	transactionBuffer = 4 << 20 // bytes; maxTargets of them take a tenth
 )
@@ -68,12 +71,13 @@ type family struct {
 	source, destination uint32 // where they stand in a packet
 	loopback            netip.Addr
 	any                 netip.Prefix
+	anywhere            netip.Addr // an address of nobody's
 	netlink             int
 }
 
 var (
-	family4 = &family{"ip", nftables.TableFamilyIPv4, nftables.TypeIPAddr, 4, 12, 16, netip.MustParseAddr("127.0.0.1"), netip.MustParsePrefix("0.0.0.0/0"), unix.AF_INET}
-	family6 = &family{"ip6", nftables.TableFamilyIPv6, nftables.TypeIP6Addr, 16, 8, 24, netip.IPv6Loopback(), netip.MustParsePrefix("::/0"), unix.AF_INET6}
+	family4 = &family{"ip", nftables.TableFamilyIPv4, nftables.TypeIPAddr, 4, 12, 16, netip.MustParseAddr("127.0.0.1"), netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("192.0.2.1"), unix.AF_INET}
+	family6 = &family{"ip6", nftables.TableFamilyIPv6, nftables.TypeIP6Addr, 16, 8, 24, netip.IPv6Loopback(), netip.MustParsePrefix("::/0"), netip.MustParseAddr("2001:db8::1"), unix.AF_INET6}
 
 	families = [2]*family{family4, family6}
 )
@@ -87,6 +91,7 @@ type ruleset struct {
 	port    uint16         // of the transparent sockets, on loopback
 	pool    netip.Prefix   // synthetic addresses: this host's only by our own route
 	clients []netip.Prefix // other hosts that are served, of this family
+	own     []netip.Addr   // this host's addresses as the table has them; of IPv6 only
 }
 
 // replace puts the table in place of the one that was there. It is one
@@ -96,26 +101,29 @@ func (r *ruleset) replace(targets []Target) error {
 	if err != nil {
 		return err
 	}
-	table := conn.AddTable(&nftables.Table{Family: r.table, Name: tableName})
+	set := r.targets()
+	table := conn.AddTable(set.Table)
 	conn.DelTable(table) // the one that was there before
 	conn.AddTable(table)
-	set := &nftables.Set{
-		Table: table, Name: setName, Comment: setComment, Interval: true, Concatenation: true,
-		KeyType: nftables.MustConcatSetType(r.address, nftables.TypeInetProto, nftables.TypeInetService),
-	}
-	if err := conn.AddSet(set, nil); err != nil {
+	err = errors.Join(conn.AddSet(set, nil), inParts(targets, func(e []nftables.SetElement) error { return conn.SetAddElements(set, e) }))
+	if err != nil {
 		return err
-	}
-	for len(targets) > 0 { // a message holds no more than 64 KiB
-		count := min(len(targets), 256)
-		if err := conn.SetAddElements(set, elements(targets[:count])); err != nil {
-			return err
-		}
-		targets = targets[count:]
 	}
 	clients := &nftables.Set{Table: table, Name: clientsName, Interval: true, AutoMerge: true, KeyType: r.address}
 	if err := conn.AddSet(clients, intervals(r.clients)); err != nil {
 		return err
+	}
+	others := [][]expr.Any{
+		slices.Concat(fromOutside(), r.lookup(r.source, clients, true), accept()),
+		slices.Concat(fromOutside(), r.toThisHost(), accept()),
+	}
+	if r.family == family6 {
+		own := &nftables.Set{Table: table, Name: ownName, KeyType: r.address}
+		r.own = r.ownAddresses()
+		if err := conn.AddSet(own, addresses(r.own)); err != nil {
+			return err
+		}
+		others = append(others, slices.Concat(fromOutside(), r.lookup(r.destination, own, false), accept()))
 	}
 	chain := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, rules ...[]expr.Any) {
 		c := conn.AddChain(&nftables.Chain{
@@ -127,10 +135,43 @@ func (r *ruleset) replace(targets []Target) error {
 	}
 	chain("output", nftables.ChainTypeRoute, nftables.ChainHookOutput, slices.Concat(r.to(set), setMark()))
 	chain("prerouting", nftables.ChainTypeFilter, nftables.ChainHookPrerouting,
-		slices.Concat(fromOutside(), r.notFrom(clients), accept()),
-		slices.Concat(fromOutside(), r.toThisHost(), accept()),
-		slices.Concat(r.to(set), r.toSocket(), setMark()))
+		append(others, slices.Concat(r.to(set), r.toSocket(), setMark()))...)
 	return conn.Flush()
+}
+
+// change takes targets out of the set and adds others, which must have nothing in
+// common with those that are in it. It is one transaction.
+func (r *ruleset) change(remove, add []Target) error {
+	conn, err := connectNFTables()
+	if err != nil {
+		return err
+	}
+	set := r.targets()
+	err = errors.Join(
+		inParts(remove, func(e []nftables.SetElement) error { return conn.SetDeleteElements(set, e) }),
+		inParts(add, func(e []nftables.SetElement) error { return conn.SetAddElements(set, e) }))
+	if err != nil {
+		return err
+	}
+	return conn.Flush()
+}
+
+// targets gives the set of what is intercepted, as it is named in the table.
+func (r *ruleset) targets() *nftables.Set {
+	return &nftables.Set{
+		Table: &nftables.Table{Family: r.table, Name: tableName}, Name: setName, Comment: setComment, Interval: true, Concatenation: true,
+		KeyType: nftables.MustConcatSetType(r.address, nftables.TypeInetProto, nftables.TypeInetService),
+	}
+}
+
+// inParts gives targets to do by as many as one message has room for, which is 64 KiB.
+func inParts(targets []Target, do func([]nftables.SetElement) error) error {
+	for part := range slices.Chunk(targets, 256) {
+		if err := do(elements(part)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // elements gives targets as ranges of address, protocol and port.
@@ -148,6 +189,39 @@ func elements(targets []Target) []nftables.SetElement {
 		all = append(all, nftables.SetElement{Key: key(t.Prefix.Addr(), t.First), KeyEnd: key(lastOf(t.Prefix), t.Last)})
 	}
 	return all
+}
+
+// mostOwn bounds how many addresses of this host stand in the set: one message has
+// room for that many.
+const mostOwn = 1024
+
+// ownAddresses gives this host's addresses that the kernel does not tell from our
+// routes, sorted.
+func (r *ruleset) ownAddresses() []netip.Addr {
+	if r.family != family6 {
+		return nil
+	}
+	all, err := netlink.AddrList(nil, r.netlink)
+	if err != nil {
+		return r.own
+	}
+	var own []netip.Addr
+	for _, a := range all {
+		if addr, ok := netip.AddrFromSlice(a.IP); ok && !addr.IsLinkLocalUnicast() {
+			own = append(own, addr)
+		}
+	}
+	slices.SortFunc(own, netip.Addr.Compare)
+	return own[:min(len(own), mostOwn)]
+}
+
+// addresses gives the elements of a set of addresses.
+func addresses(all []netip.Addr) []nftables.SetElement {
+	var list []nftables.SetElement
+	for _, a := range slices.Compact(slices.Clone(all)) {
+		list = append(list, nftables.SetElement{Key: a.AsSlice()})
+	}
+	return list
 }
 
 // intervals gives prefixes as the kernel has them: where each begins, and where
@@ -223,17 +297,18 @@ func fromOutside() []expr.Any {
 	}
 }
 
-// notFrom goes on only for packets of hosts that are not served.
-func (r *ruleset) notFrom(clients *nftables.Set) []expr.Any {
+// lookup goes on only for packets whose address at offset is in set, or is not.
+func (r *ruleset) lookup(offset uint32, set *nftables.Set, isNot bool) []expr.Any {
 	return []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: r.source, Len: r.size},
-		&expr.Lookup{SourceRegister: 1, SetName: clients.Name, SetID: clients.ID, Invert: true},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: r.size},
+		&expr.Lookup{SourceRegister: 1, SetName: set.Name, SetID: set.ID, Invert: isNot},
 	}
 }
 
 // toThisHost goes on only for packets to addresses that this host has without us:
 // its own servers keep them, our resolver for one. Of IPv6 these are the addresses
-// of the interface by which a packet comes: for others the kernel asks our routes, too.
+// of the interface by which a packet comes: for others the kernel asks our routes,
+// too, so they stand in a set.
 func (r *ruleset) toThisHost() []expr.Any {
 	local := binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)
 	var exprs []expr.Any
@@ -307,7 +382,13 @@ func findTable(f *family) (there, ours bool, err error) {
 	for _, table := range tables {
 		if table.Name == tableName {
 			_, err := conn.GetSetByName(table, setName)
-			return true, err == nil, nil
+			if errors.Is(err, unix.ENOENT) {
+				return true, false, nil
+			}
+			if err != nil {
+				return true, false, fmt.Errorf("whose is the nftables table %s %s: %w", f.name, tableName, err)
+			}
+			return true, true, nil
 		}
 	}
 	return false, false, nil

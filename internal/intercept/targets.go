@@ -120,6 +120,11 @@ func familyNumber(addr netip.Addr) int {
 	return 1
 }
 
+// ofFamily gives the targets of one family, by its number.
+func ofFamily(targets []Target, number int) []Target {
+	return slices.DeleteFunc(slices.Clone(targets), func(t Target) bool { return familyNumber(t.Prefix.Addr()) != number })
+}
+
 // disjoint gives the same traffic as wanted in targets that do not overlap:
 // the kernel's sets refuse those that do. Of two prefixes one lies in the other
 // or they have nothing in common, so each is left the ports that none around it

@@ -49,6 +49,16 @@ func openTransparent(of netip.Addr, pool netip.Prefix, from sources) (*transpare
 // set makes targets exactly what is intercepted.
 func (t *transparent) set(targets []Target) error { return t.redirect.set(targets) }
 
+// change takes out and adds targets of single addresses of the range. When it fails
+// nothing has changed, and set is due.
+func (t *transparent) change(remove, add []Target) error { return t.redirect.rules.change(remove, add) }
+
+// whole reports whether nobody has taken away what openTransparent and set have made.
+func (t *transparent) whole() bool { return t.redirect.whole() }
+
+// again makes once more what is not there; set must follow.
+func (t *transparent) again() error { return t.redirect.again() }
+
 // close undoes openTransparent and set.
 func (t *transparent) close() error {
 	_, err := t.redirect.rules.removeRedirect()
