@@ -22,7 +22,7 @@ const maxConnectHead = 8 << 10
 
 var (
 	// errMethod is why a request other than CONNECT is refused.
-	errMethod = errors.New("only CONNECT is served here")
+	errMethod = errors.New("only CONNECT is served here, as `curl --proxytunnel` sends it, and SOCKS5: set all_proxy=socks5h://HOST:PORT")
 	// errRequest is why a request that is not HTTP is refused.
 	errRequest = errors.New("not an HTTP request for HOST:PORT")
 )

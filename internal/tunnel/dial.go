@@ -59,9 +59,9 @@ type Meta struct {
 
 var (
 	// ErrUnknownName is why a connection to a host that belongs to no service is refused.
-	ErrUnknownName = errors.New("no service has this name")
+	ErrUnknownName = errors.New("no service that may be dialed has this name")
 	// ErrPortNotServed is why a connection to another port of a service's host is refused.
-	ErrPortNotServed = errors.New("no service has this port of the name")
+	ErrPortNotServed = errors.New("no service that may be dialed has this port of the name")
 )
 
 // connector finds the service of a host and port and dials it.

@@ -7,9 +7,11 @@ package tunnel
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -25,10 +27,15 @@ import (
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/datagram"
 	"github.com/ginnel/ginnel/internal/dns"
+	"github.com/ginnel/ginnel/internal/hostdns"
 	"github.com/ginnel/ginnel/internal/testhost"
 )
 
-const childVariable = "GINNEL_TEST_TUNNEL"
+const (
+	childVariable   = "GINNEL_TEST_TUNNEL"
+	hostDNSVariable = "GINNEL_TEST_HOSTDNS"
+	dnsVariable     = "GINNEL_TEST_DNS"
+)
 
 // init makes this program a tunneler when a test started it as one.
 func init() {
@@ -69,7 +76,7 @@ func runChild() error {
 		return Connect(ctx, ginnel.Address("tcp:"+site.Addr().String()))
 	}
 	tunnel, err := Open(Config{
-		Dialer: d, DNS: "127.0.0.1:53", Intercept: true,
+		Dialer: d, DNS: cmp.Or(os.Getenv(dnsVariable), "127.0.0.1:53"), Intercept: true, HostDNS: hostdns.Mode(os.Getenv(hostDNSVariable)), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Names: dns.Config{Zones: []string{"internal"}, StateFile: os.Getenv(childVariable)},
 	})
 	if err != nil {

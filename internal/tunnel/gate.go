@@ -4,6 +4,7 @@
 package tunnel
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -18,6 +19,9 @@ const (
 	// all others of them are refused at once with the last failure.
 	probeInterval = 100 * time.Millisecond
 )
+
+// errAgain is why a connection to a dead service is refused without a dial.
+var errAgain = errors.New("fails again and again")
 
 // gate keeps one service from taking what belongs to the others: programs that
 // hammer a dead one cost no dials, and those that open connections and never
@@ -55,7 +59,7 @@ func (g *gate) enter(now time.Time, service ginnel.ServiceID) error {
 	case l.open >= g.share:
 		return ginnel.Errorf(ginnel.Busy, "%d connections to it are open, which is the share of one service", l.open)
 	case l.failed >= patience && now.Sub(l.probed) < probeInterval:
-		return fmt.Errorf("fails again and again: %w", l.last)
+		return fmt.Errorf("%w: %w", errAgain, l.last)
 	}
 	l.open++
 	l.probed = now

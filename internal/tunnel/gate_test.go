@@ -7,13 +7,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/splice"
 )
 
 func TestGate(t *testing.T) {
@@ -91,7 +94,11 @@ func TestTunnel_DeadServiceIsHammered(t *testing.T) {
 		}
 		return echo(ctx, s, m)
 	}
-	tunnel := run(t, Config{Dialer: d, Proxies: []Proxy{{"127.0.0.1:0", "dead.internal:80"}, {"127.0.0.1:0", "web.internal:80"}}})
+	var log lines
+	tunnel := run(t, Config{
+		Dialer: d, Proxies: []Proxy{{"127.0.0.1:0", "dead.internal:80"}, {"127.0.0.1:0", "web.internal:80"}},
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	at := tunnel.Addresses().Proxies
 	const all, workers = 10_000, 50
 	began := time.Now()
@@ -129,6 +136,9 @@ func TestTunnel_DeadServiceIsHammered(t *testing.T) {
 	most := patience + int64(time.Since(began)/probeInterval) + workers
 	if got := dials.Load(); got > most {
 		t.Errorf("%d dials, want at most %d", got, most)
+	}
+	if got := int64(len(log.all())); got > most+10 {
+		t.Errorf("%d lines in the log for %d dials", got, dials.Load())
 	}
 }
 
@@ -177,5 +187,39 @@ func TestTunnel_SilentConnections(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("one has ended, and there is still no room")
 		}
+	}
+}
+
+// TestTunnel_SilentProxyClients has programs open connections to the proxy and not say
+// where they want to go, more than it serves: who does is served all the same.
+func TestTunnel_SilentProxyClients(t *testing.T) {
+	d := newTwin(web("web.internal"))
+	d.dial = upperEcho(t)
+	tunnel := run(t, Config{Dialer: d, SOCKS: "127.0.0.1:0", Connections: 20, Handshake: time.Hour})
+	open := func(text string) net.Conn { // nil: it was reset before the dial had returned
+		conn, err := net.Dial("tcp", tunnel.Addresses().SOCKS)
+		if err != nil {
+			return nil
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = io.WriteString(conn, text)
+		return conn
+	}
+	first := open("")
+	for i := range 100 { // in all states of half a request
+		open([]string{"", "\x05", "\x05\x01\x00\x05", "C", "CONNECT web.internal:80 HTTP/1.1\r\n"}[i%5])
+	}
+	eventually(t, func() bool { // those who were reset may not all have left yet
+		talking := open("CONNECT web.internal:80 HTTP/1.1\r\n\r\nhello")
+		if talking == nil {
+			return false
+		}
+		_ = splice.CloseWrite(talking)
+		got, err := io.ReadAll(talking)
+		return err == nil && strings.HasSuffix(string(got), "web web.internal: hello")
+	})
+	if _, err := io.Copy(io.Discard, first); isTimeout(err) {
+		t.Error("the longest silent is still there")
 	}
 }

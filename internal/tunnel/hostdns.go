@@ -23,14 +23,15 @@ func (t *Tunnel) openHostDNS(names *dns.Config) error {
 	if t.cfg.HostDNS == "" {
 		return nil
 	}
-	if t.packets == nil {
+	if len(t.asked) == 0 {
 		return errors.New("host DNS: there is no resolver for the host to ask")
 	}
 	server, err := netip.ParseAddrPort(t.addresses.DNS)
 	if err != nil {
 		return fmt.Errorf("host DNS: %w", err)
 	}
-	if server.Addr().IsUnspecified() { // it answers at all addresses, so at this one
+	everywhere := server.Addr().IsUnspecified() // it answers at all addresses, so at this one
+	if everywhere {
 		server = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), server.Port())
 	}
 	t.host, err = hostdns.Open(context.Background(), hostdns.Config{
@@ -39,10 +40,15 @@ func (t *Tunnel) openHostDNS(names *dns.Config) error {
 	if err != nil {
 		return err
 	}
+	if at := t.host.Server(); at != server && !everywhere {
+		if err := t.listenDNS(at.String()); err != nil {
+			return err
+		}
+	}
 	if len(names.Upstreams) == 0 {
 		names.Upstreams = t.host.Upstreams()
 	}
-	t.log.Info("host asks our resolver", "mode", t.host.Mode(), "server", server, "upstreams", len(names.Upstreams))
+	t.log.Info("host asks our resolver", "mode", t.host.Mode(), "server", t.host.Server(), "upstreams", len(names.Upstreams))
 	return nil
 }
 

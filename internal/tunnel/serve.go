@@ -20,6 +20,7 @@ type server struct {
 	connector *connector
 	flows     *flows
 	handshake time.Duration // in which a proxy's client has said where to
+	silent    *silent
 	log       *slog.Logger
 }
 
@@ -46,10 +47,20 @@ func (s *server) join(ctx context.Context, conn net.Conn, host string, port uint
 	defer leave()
 	if err != nil {
 		splice.Abort(conn)
-		s.log.Info("dial failed", "host", host, "port", port, "err", err)
+		s.failed(ctx, err, "host", host, "port", port)
 		return
 	}
 	relay(ctx, conn, fabric)
+}
+
+// failed logs a dial that failed. Of a service that is hammered and dead only the dials
+// that were made are told, or whoever hammers fills the log.
+func (s *server) failed(ctx context.Context, err error, attrs ...any) {
+	level := slog.LevelInfo
+	if errors.Is(err, errAgain) {
+		level = slog.LevelDebug
+	}
+	s.log.Log(ctx, level, "dial failed", append(attrs, "err", err)...)
 }
 
 // proxy serves a client that speaks SOCKS5 or HTTP CONNECT; the first byte tells.
@@ -60,14 +71,16 @@ func (s *server) proxy(ctx context.Context, conn net.Conn) {
 		splice.Abort(conn)
 		return
 	}
+	spoken := s.silent.enter(conn)
+	defer spoken()
 	var first [1]byte
 	_, err := io.ReadFull(conn, first[:])
 	switch {
 	case err != nil:
 	case first[0] == socksVersion:
-		err = s.socks(ctx, conn)
+		err = s.socks(ctx, conn, spoken)
 	case first[0] >= 'A' && first[0] <= 'Z':
-		err = s.httpConnect(ctx, conn, first[0])
+		err = s.httpConnect(ctx, conn, first[0], spoken)
 	default:
 		err = fmt.Errorf("first byte %#02x is neither SOCKS5 nor HTTP", first[0])
 	}
@@ -78,8 +91,9 @@ func (s *server) proxy(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// socks serves a client after its version byte. It owns conn once it returns nil.
-func (s *server) socks(ctx context.Context, conn net.Conn) error {
+// socks serves a client after its version byte. It owns conn once it returns nil, and
+// calls spoken when it has the request.
+func (s *server) socks(ctx context.Context, conn net.Conn, spoken func()) error {
 	noAuth, err := readSOCKSMethods(conn)
 	if err != nil {
 		return err
@@ -93,6 +107,7 @@ func (s *server) socks(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	request, err := readSOCKSRequest(conn)
+	spoken()
 	var refusal *socksError
 	if err != nil && !errors.As(err, &refusal) {
 		return err
@@ -111,9 +126,11 @@ func (s *server) socks(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// httpConnect serves a client whose first byte was read. It owns conn once it returns nil.
-func (s *server) httpConnect(ctx context.Context, conn net.Conn, first byte) error {
+// httpConnect serves a client whose first byte was read. It owns conn once it returns
+// nil, and calls spoken when it has the request.
+func (s *server) httpConnect(ctx context.Context, conn net.Conn, first byte, spoken func()) error {
 	host, port, rest, err := readConnect(conn, first)
+	spoken()
 	refused := errors.Is(err, errMethod) || errors.Is(err, errRequest)
 	if err != nil && !refused {
 		return err
@@ -137,7 +154,7 @@ func (s *server) answer(ctx context.Context, conn, fabric net.Conn, reply, early
 	_ = conn.SetDeadline(deadline)
 	_, err := conn.Write(reply)
 	if dialed != nil {
-		s.log.Info("dial failed", "err", dialed)
+		s.failed(ctx, dialed)
 		finish(conn)
 		return
 	}

@@ -71,11 +71,11 @@ type Tunnel struct {
 	cfg       Config
 	log       *slog.Logger
 	names     *dns.Resolver
-	packets   *net.UDPConn           // nil: no resolver
-	queries   net.Listener           // nil: no resolver
+	asked     []askedAt              // where the resolver answers; none: there is no resolver
 	host      *hostdns.Host          // nil: it was not told to ask us
 	intercept *intercept.Interceptor // nil: nothing is intercepted
 	gate      *gate
+	connector *connector
 	fronts    []*frontEnd
 	packetAt  []*packetFront // likewise for datagrams
 	flows     *flows
@@ -111,10 +111,10 @@ func Open(cfg Config) (t *Tunnel, err error) {
 		}
 	}
 	if cfg.DNS != "" {
-		if t.packets, t.queries, err = listenDNS(cfg.DNS); err != nil {
-			return t, fmt.Errorf("%w: %w", ErrResolver, err)
+		if err = t.listenDNS(cfg.DNS); err != nil {
+			return t, err
 		}
-		t.addresses.DNS = t.queries.Addr().String()
+		t.addresses.DNS = t.asked[0].queries.Addr().String()
 	}
 	if err = t.openHostDNS(&names); err != nil {
 		return t, err
@@ -152,10 +152,12 @@ func OwnDialer(synthetic netip.Prefix) net.Dialer {
 
 func (t *Tunnel) openFronts() error {
 	c := &connector{t.cfg.Dialer, t.names, cmp.Or(t.cfg.DialTimeout, 10*time.Second), t.gate}
+	t.connector = c
 	t.flows = newFlows(c, t.cfg.Flows, t.log)
 	s := &server{
 		connector: c, flows: t.flows,
 		handshake: cmp.Or(t.cfg.Handshake, 10*time.Second),
+		silent:    &silent{most: max(1, t.cfg.Connections/2)},
 		log:       t.log,
 	}
 	if t.cfg.SOCKS != "" {
@@ -223,7 +225,7 @@ func (t *Tunnel) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
-	ends := make(chan error, len(t.fronts)+len(t.packetAt)+2)
+	ends := make(chan error, len(t.fronts)+len(t.packetAt)+len(t.asked)+1)
 	start := func(run func(context.Context) error) {
 		running.Go(func() {
 			err := run(ctx)
@@ -234,8 +236,8 @@ func (t *Tunnel) Run(ctx context.Context) error {
 		})
 	}
 	start(t.followServices)
-	if t.packets != nil {
-		start(func(ctx context.Context) error { return t.names.Serve(ctx, t.packets, t.queries) })
+	for _, at := range t.asked {
+		start(func(ctx context.Context) error { return t.names.Serve(ctx, at.packets, at.queries) })
 	}
 	for _, f := range t.fronts {
 		start(f.run)
@@ -256,11 +258,13 @@ func (t *Tunnel) Run(ctx context.Context) error {
 // that is known, names keep the addresses that they had before a restart.
 func (t *Tunnel) followServices(ctx context.Context) error {
 	ready := sync.OnceFunc(func() { close(t.ready) })
+	var lost []Proxy
 	for {
 		services, changed := t.cfg.Dialer.Services()
 		if services != nil {
 			t.setNames(ctx, services)
 			t.tellHost(ctx, services)
+			lost = t.lostProxies(lost)
 			ready()
 		}
 		select {
@@ -287,6 +291,35 @@ func (t *Tunnel) setNames(ctx context.Context, services []ginnel.Service) {
 	}
 }
 
+// lostProxies gives the proxies that lead to no service now, and says so of those that
+// were not among them before.
+func (t *Tunnel) lostProxies(before []Proxy) (lost []Proxy) {
+	for _, p := range t.cfg.Proxies {
+		err := t.lost(p)
+		if err == nil {
+			continue
+		}
+		if lost = append(lost, p); !slices.Contains(before, p) {
+			t.log.Warn("listener leads to no service", "front_end", p.Listen, "err", err)
+		}
+	}
+	return lost
+}
+
+// lost says why a proxy leads to no service now.
+func (t *Tunnel) lost(p Proxy) error {
+	host, port, err := splitTarget(p.Target)
+	if err != nil {
+		return err
+	}
+	protocol := ginnel.TCP
+	if strings.HasPrefix(p.Listen, "udp:") {
+		protocol = ginnel.UDP
+	}
+	_, _, err = t.connector.find(host, port, protocol)
+	return err
+}
+
 // Close closes what Open opened, for when Run is not called. Closing twice is harmless.
 func (t *Tunnel) Close() error {
 	var problems []error
@@ -299,9 +332,9 @@ func (t *Tunnel) Close() error {
 	for _, f := range t.packetAt {
 		_ = f.socket.Close()
 	}
-	if t.packets != nil {
-		_ = t.packets.Close()
-		_ = t.queries.Close()
+	for _, at := range t.asked {
+		_ = at.packets.Close()
+		_ = at.queries.Close()
 	}
 	if t.names != nil {
 		problems = append(problems, t.names.Close())
@@ -312,9 +345,25 @@ func (t *Tunnel) Close() error {
 	return errors.Join(problems...)
 }
 
-// listenDNS listens on one port with both transports. A port 0 may be taken
+// askedAt is an address at which the resolver answers.
+type askedAt struct {
+	packets *net.UDPConn
+	queries net.Listener
+}
+
+// listenDNS has the resolver answer at one address more.
+func (t *Tunnel) listenDNS(address string) error {
+	packets, queries, err := listenBoth(address)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrResolver, err)
+	}
+	t.asked = append(t.asked, askedAt{packets, queries})
+	return nil
+}
+
+// listenBoth listens on one port with both transports. A port 0 may be taken
 // for one of them, so it is tried again.
-func listenDNS(address string) (*net.UDPConn, net.Listener, error) {
+func listenBoth(address string) (*net.UDPConn, net.Listener, error) {
 	for attempt := 1; ; attempt++ {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {

@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -119,6 +122,70 @@ func TestL85_RemovedServiceResetsNewConnections(t *testing.T) {
 		}
 	}
 	wantDialReset(t, tunnel.Addresses().Proxies[0])
+}
+
+// A listener whose name is nobody's, or whose port is not served, says so at the start,
+// and once.
+func TestProxy_LeadsToNoService(t *testing.T) {
+	var log lines
+	d := newTwin(web("web.internal"))
+	proxies := []Proxy{{"127.0.0.1:0", "web.internal:80"}, {"127.0.0.1:0", "wbe.internal:80"}, {"127.0.0.1:0", "web.internal:81"}, {"udp:127.0.0.1:0", "web.internal:80"}}
+	tunnel := run(t, Config{Dialer: d, Proxies: proxies, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	said := func() (all []string) {
+		for _, line := range log.all() {
+			if strings.Contains(line, "level=WARN") {
+				all = append(all, line[strings.Index(line, "msg="):])
+			}
+		}
+		return all
+	}
+	want := []string{
+		`msg="listener leads to no service" front_end=127.0.0.1:0 err="\"wbe.internal\": no service that may be dialed has this name"`,
+		`msg="listener leads to no service" front_end=127.0.0.1:0 err="\"web.internal\" port 81: no service that may be dialed has this port of the name"`,
+		`msg="listener leads to no service" front_end=udp:127.0.0.1:0 err="\"web.internal\" port 80: no service that may be dialed has this port of the name"`,
+	}
+	if got := said(); !slices.Equal(got, want) {
+		t.Errorf("got %s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	other := web("wbe.internal")
+	other.ID = "other"
+	d.set(web("web.internal"), other)
+	eventually(t, func() bool { _, _, served := tunnel.Names().Find("wbe.internal", 80, "tcp"); return served })
+	d.set(web("web.internal"))
+	eventually(t, func() bool { return len(said()) > 3 })
+	if got := said(); got[3] != want[0] || len(got) != 4 {
+		t.Errorf("a name that came and went: got %s", strings.Join(got, "\n"))
+	}
+}
+
+// eventually asks again and again until it is so.
+func eventually(t *testing.T, so func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !so(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("not so after 20 s")
+		}
+	}
+}
+
+// lines is what was written, line by line.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Split(strings.TrimSpace(l.text.String()), "\n")
 }
 
 func TestRelay_PassesResetsOn(t *testing.T) {
