@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/pki"
 	"github.com/ginnel/ginnel/internal/splice"
 	"github.com/ginnel/ginnel/internal/transport"
 	"github.com/ginnel/ginnel/sdk"
@@ -94,7 +95,7 @@ func openClientWith(cmd *cobra.Command, file string, system transport.OS, opts s
 	}
 	identity, err := sdk.LoadIdentity(file)
 	if err != nil {
-		return nil, err
+		return nil, withHint(err, identityHint(file))
 	}
 	if opts.DialNetwork == nil {
 		if opts.DialNetwork, err = proxyOf(cmd, system); err != nil {
@@ -114,6 +115,16 @@ func openClientWith(cmd *cobra.Command, file string, system transport.OS, opts s
 		}
 	}
 	return sdk.New(identity, opts)
+}
+
+// identityHint says what to do where a file is not that of an identity.
+func identityHint(file string) string {
+	if text, err := readToken(file, nil); err == nil {
+		if _, err := pki.ParseToken(text); err == nil {
+			return "that is a token: `ginnel identity enroll " + file + " > FILE` makes an identity of it"
+		}
+	}
+	return "`ginnel identity enroll TOKENFILE > FILE` makes one"
 }
 
 func dialService(cmd *cobra.Command, service string, f dialFlags) error {

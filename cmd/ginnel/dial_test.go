@@ -17,6 +17,7 @@ import (
 func TestUseOfTheFabricsCommands(t *testing.T) {
 	t.Setenv("GINNEL_IDENTITY", "")
 	missing := filepath.Join(t.TempDir(), "nobody.json")
+	token := newIssuer(t).token(ginnel.Peer{Role: ginnel.RoleIdentity, ID: "alice"}, time.Hour)
 	for _, tt := range []struct {
 		args   []string
 		status int
@@ -25,6 +26,8 @@ func TestUseOfTheFabricsCommands(t *testing.T) {
 		{[]string{"dial"}, 2, "ginnel dial: give SERVICE"},
 		{[]string{"dial", "web"}, 2, "--identity"},
 		{[]string{"dial", "web", "--identity", missing}, 1, "nobody.json"},
+		{[]string{"dial", "web", "--identity", missing}, 1, "hint: `ginnel identity enroll TOKENFILE > FILE` makes one"},
+		{[]string{"tunnel", "run", "--socks", "127.0.0.1:0", "--identity", token}, 1, "hint: that is a token: `ginnel identity enroll " + token + " > FILE`"},
 		{[]string{"dial", "web", "--identity", missing, "--timeout", "0s"}, 2, "--timeout"},
 		{[]string{"listen", "web"}, 2, "--identity"},
 		{[]string{"listen", "web", "--forward", "8080", "--identity", missing}, 2, "--forward"},

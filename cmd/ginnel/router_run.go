@@ -214,7 +214,7 @@ func runRouter(ctx context.Context, dir, metrics string, log *slog.Logger) error
 		log.Info("metrics", "address", served.Address())
 	}
 	err = built.run(ctx, r, cfg.DialProxy.Network(system), log)
-	if errors.Is(err, syscall.EADDRINUSE) {
+	if errors.Is(err, syscall.EADDRINUSE) && hintsOf(err) == nil { // the tunneler's have theirs
 		return withHint(err, "another process listens there: give another address in "+file)
 	}
 	return unenrolled(dir, err)

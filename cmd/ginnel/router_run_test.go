@@ -190,6 +190,13 @@ func TestRouterRunRefuses(t *testing.T) {
 		{"tunneler of nobody", func(t *testing.T, dir string) {
 			write(t, dir, router.ConfigFile, "listen: \"127.0.0.1:0\"\ntunneler: {identity: a.json, socks: \"127.0.0.1:0\"}\n")
 		}, filepath.Join("R1", "a.json"), ""},
+		{"tunneler's port in use", func(t *testing.T, dir string) {
+			held := pki.Identity{Credential: is.credential(ginnel.Peer{Role: ginnel.RoleIdentity, ID: "alice"})}
+			if err := pki.WriteIdentity(filepath.Join(dir, "a.json"), held); err != nil {
+				t.Fatal(err)
+			}
+			write(t, dir, router.ConfigFile, "listen: \"127.0.0.1:0\"\ntunneler: {identity: a.json, socks: \""+taken.Addr().String()+"\"}\n")
+		}, "tunneler: socks: listen tcp " + taken.Addr().String(), "another process listens at " + taken.Addr().String()},
 		{"no token", func(t *testing.T, dir string) { remove(t, dir, router.TokenFile) }, "not enrolled", "router token NAME"},
 		{"damaged token", func(t *testing.T, dir string) { write(t, dir, router.TokenFile, "ginnel-token-1.AAAA") }, "token", "router token NAME"},
 		{"certificate of another key", func(t *testing.T, dir string) {
@@ -216,7 +223,7 @@ func TestRouterRunRefuses(t *testing.T) {
 			}
 			c.spoil(t, dir)
 			status, stderr := command("router", "run", "--dir", dir)
-			if status != 1 || !strings.Contains(stderr, c.want) || !strings.Contains(stderr, c.advice) {
+			if status != 1 || !strings.Contains(stderr, c.want) || !strings.Contains(stderr, c.advice) || strings.Count(stderr, "hint:") > 1 {
 				t.Errorf("status %d: %s", status, stderr)
 			}
 		})

@@ -108,7 +108,7 @@ func openCarrier(f *tunnelFlags, log *slog.Logger, dialer net.Dialer, open func(
 	}()
 	counted := clientMetrics(t.client)
 	if t.metrics, err = serveMetrics(f.metrics, counted, log); err != nil {
-		return nil, err
+		return t, withHint(err, listenHints(err)...)
 	}
 	cfg := f.cfg
 	cfg.Dialer, cfg.Log = tunnel.Over(t.client), log
@@ -121,7 +121,6 @@ func openCarrier(f *tunnelFlags, log *slog.Logger, dialer net.Dialer, open func(
 // advised adds to why a tunneler could not be opened what to do about it.
 func advised(err error, cfg tunnel.Config) error {
 	collision, collides := errors.AsType[*intercept.CollisionError](err)
-	resolver := errors.Is(err, tunnel.ErrResolver)
 	switch {
 	case errors.Is(err, intercept.ErrPrivileges):
 		return withHint(err, "as root: sudo ginnel tunnel run ...", "without: --socks 127.0.0.1:1080 or --listen, in place of --intercept")
@@ -129,14 +128,11 @@ func advised(err error, cfg tunnel.Config) error {
 		return withHint(err, "give --range "+collision.Free.String())
 	case errors.Is(err, intercept.ErrAnother):
 		return withHint(err, "one tunneler serves all programs of a host: stop that one first")
-	case resolver && errors.Is(err, syscall.EADDRINUSE):
+	case errors.Is(err, hostdns.ErrAnother):
+		return withHint(err, "stop that one first, or leave out --host-dns")
+	case errors.Is(err, tunnel.ErrResolver) && errors.Is(err, syscall.EADDRINUSE):
 		_, port, _ := net.SplitHostPort(cfg.DNS)
-		return withHint(err, "another resolver answers at "+cfg.DNS+"; `ss -ltunp sport = "+port+"` shows which",
-			"all of 127.0.0.0/8 is this host's: 127.0.0.2:"+port+" may be free")
-	case resolver && errors.Is(err, syscall.EACCES):
-		return withHint(err, "ports below 1024 take root: give --dns 127.0.0.1:5353, say, or run as root")
-	case resolver && errors.Is(err, syscall.EADDRNOTAVAIL):
-		return withHint(err, "this host has no such address: `ip address` shows those that it has")
+		return withHint(err, append(listenHints(err), "all of 127.0.0.0/8 is this host's: 127.0.0.2:"+port+" may be free")...)
 	case errors.Is(err, hostdns.ErrFixed):
 		return withHint(err, "`lsattr` shows whether it is immutable, `chattr -i` changes that",
 			"or leave out --host-dns, and have programs ask "+cfg.DNS+" in another way")
@@ -145,7 +141,25 @@ func advised(err error, cfg tunnel.Config) error {
 	case errors.Is(err, hostdns.ErrResolved):
 		return withHint(err, "give --host-dns file where systemd-resolved does not run")
 	}
-	return err
+	return withHint(err, listenHints(err)...)
+}
+
+// listenHints says what to do where a listener could not be opened.
+func listenHints(err error) []string {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "listen" || op.Addr == nil {
+		return nil
+	}
+	_, port, _ := net.SplitHostPort(op.Addr.String())
+	switch {
+	case errors.Is(op, syscall.EADDRINUSE):
+		return []string{"another process listens at " + op.Addr.String() + "; `ss -ltunp sport = " + port + "` shows which"}
+	case errors.Is(op, syscall.EACCES):
+		return []string{"ports below 1024 take root: give one above, or run as root"}
+	case errors.Is(op, syscall.EADDRNOTAVAIL):
+		return []string{"this host has no such address: `ip address` shows those that it has"}
+	}
+	return nil
 }
 
 // run carries and hosts until ctx ends, or a part of it does.
@@ -204,6 +218,9 @@ func newTunnelCleanupCmd() *cobra.Command {
 				return withHint(err, "it takes away all it made when it ends: interrupt it")
 			}
 			resolver, errDNS := hostdns.Cleanup("")
+			if errors.Is(errDNS, hostdns.ErrAnother) {
+				errDNS = withHint(errDNS, "it puts resolv.conf back when it ends: interrupt it")
+			}
 			if err := errors.Join(err, errDNS); err != nil {
 				return err
 			}

@@ -23,6 +23,7 @@ func TestTunnelRunRefuses(t *testing.T) {
 	if err := pki.WriteIdentity(identity, held); err != nil {
 		t.Fatal(err)
 	}
+	const taken = "python3 -c 'import socket, time; s = socket.create_server((\"127.0.0.1\", 53)); print(\"up\", flush=True); time.sleep(60)' > up & until grep -q up up; do sleep 0.05; done"
 	intercept := "ginnel tunnel run --identity " + identity + " --intercept "
 	for _, c := range []struct {
 		name, before, command string
@@ -30,9 +31,17 @@ func TestTunnelRunRefuses(t *testing.T) {
 	}{
 		{"not root", "", "setpriv --bounding-set=-all --inh-caps=-all " + intercept, []string{"takes root or CAP_NET_ADMIN", "hint: as root: sudo", "hint: without: --socks"}},
 		{
-			"port 53 taken", "python3 -c 'import socket, time; s = socket.create_server((\"127.0.0.1\", 53)); print(\"up\", flush=True); time.sleep(60)' > up & until grep -q up up; do sleep 0.05; done",
+			"port 53 taken", taken,
 			intercept + "--dns 127.0.0.1:53",
-			[]string{"resolver: listen tcp 127.0.0.1:53: bind: address already in use", "hint: another resolver answers at 127.0.0.1:53; `ss -ltunp sport = 53`", "hint: all of 127.0.0.0/8 is this host's: 127.0.0.2:53"},
+			[]string{"resolver: listen tcp 127.0.0.1:53: bind: address already in use", "hint: another process listens at 127.0.0.1:53; `ss -ltunp sport = 53`", "hint: all of 127.0.0.0/8 is this host's: 127.0.0.2:53"},
+		},
+		{
+			"proxy's port taken", taken, "ginnel tunnel run --identity " + identity + " --socks 127.0.0.1:53",
+			[]string{"socks: listen tcp 127.0.0.1:53: bind: address already in use", "hint: another process listens at 127.0.0.1:53; `ss -ltunp sport = 53`"},
+		},
+		{
+			"port of metrics taken", taken, "ginnel tunnel run --identity " + identity + " --socks 127.0.0.1:0 --metrics 127.0.0.1:53",
+			[]string{"--metrics: listen tcp 127.0.0.1:53", "hint: another process listens at 127.0.0.1:53"},
 		},
 		{"no such address", "", intercept + "--dns 192.0.2.1:53", []string{"cannot assign requested address", "hint: this host has no such address"}},
 		{"low port", "", "setpriv --bounding-set=-all --inh-caps=-all ginnel tunnel run --identity " + identity + " --dns 127.0.0.1:53", []string{"permission denied", "hint: ports below 1024"}},
