@@ -37,13 +37,15 @@ type host struct {
 //
 //	lan ── host ── core ── site
 //
-// core has the controller and the edge router; on site are the servers, on
-// loopback, where nothing but the egress router beside them reaches them; host
-// has the tunneler and programs; lan has programs whose gateway is host.
+// core has the controller, the edge router and the resolver that host asks; on site
+// are the servers, on loopback, where nothing but the egress router beside them
+// reaches them; host has the tunneler and programs; lan has programs whose gateway
+// is host.
 type network struct {
 	t                     *testing.T
 	dir                   string
 	lan, host, core, site *host
+	controller, edge      *process
 	tunneler              *process
 }
 
@@ -60,7 +62,7 @@ func newNetwork(t *testing.T) *network {
 		}
 	}
 	n.build()
-	n.lan, n.host, n.core, n.site = n.newHost("10.71.1.1"), n.newHost("127.0.0.1"), n.newHost(""), n.newHost("")
+	n.lan, n.host, n.core, n.site = n.newHost("10.71.1.1"), n.newHost("10.71.2.1"), n.newHost(""), n.newHost("")
 	wire(n.lan, "10.71.1.2/24", n.host, "10.71.1.1/24")
 	wire(n.lan, "fd71:1::2/64", n.host, "fd71:1::1/64")
 	wire(n.host, "10.71.2.2/24", n.core, "10.71.2.1/24")
@@ -231,7 +233,7 @@ func (n *network) startFabric() {
 	if err := os.WriteFile(filepath.Join(n.dir, "controller.yaml"), []byte("dialer: {dialDelay: 0s}\n"), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	c.start("controller runs", "ginnel", "controller", "run", "--dir", "C", "--config", "controller.yaml")
+	n.controller = c.start("controller runs", "ginnel", "controller", "run", "--dir", "C", "--config", "controller.yaml")
 	c.until("controller", func() error { _, err := c.try("", "ginnel", "router", "list"); return err })
 	for _, r := range []struct {
 		on            *host
@@ -239,7 +241,9 @@ func (n *network) startFabric() {
 	}{{c, "edge", "10.71.2.1:7001"}, {s, "egress", "10.71.3.2:7001"}} {
 		c.keep(r.name+".token", "ginnel", "router", "create", r.name, "--ctrl-address", "tls:"+r.address)
 		r.on.run("ginnel", "router", "init", "--dir", r.name, "--token", r.name+".token", "--listen", r.address)
-		r.on.start("", "ginnel", "router", "run", "--dir", r.name)
+		if p := r.on.start("", "ginnel", "router", "run", "--dir", r.name); r.on == c {
+			n.edge = p
+		}
 	}
 	c.run("ginnel", "policy", "delete", "all-edge-routers")
 	c.run("ginnel", "policy", "create", "edge", "--kind", "edge-router", "--identity", "#all", "--router", "@edge")
@@ -273,5 +277,5 @@ func (n *network) service(name, address string, intercepts ...string) {
 func (n *network) startTunneler() {
 	n.t.Helper()
 	n.tunneler = n.host.start("names at", "ginnel", "tunnel", "run", "--identity", "gateway.json", "--zone", "internal",
-		"--dns", "0.0.0.0:53", "--intercept", "--gateway", "10.71.1.0/24", "--gateway", "fd71:1::/64", "--state", "names.json", "--socks", "127.0.0.1:1080")
+		"--dns", "0.0.0.0:53", "--host-dns", "file", "--intercept", "--gateway", "10.71.1.0/24", "--gateway", "fd71:1::/64", "--state", "names.json", "--socks", "127.0.0.1:1080")
 }

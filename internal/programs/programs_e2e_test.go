@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
@@ -26,6 +27,7 @@ func TestPrograms(t *testing.T) {
 	needPrograms(t)
 	n := newNetwork(t)
 	before := n.host.state()
+	n.startNames()
 	n.startFabric()
 	n.startWeb()
 	n.startPostgres()
@@ -67,6 +69,7 @@ func TestPrograms(t *testing.T) {
 				{"ssh and scp", testSSH},
 				{"iperf3", testIperf},
 				{"chromium", testChromium},
+				{"L85 access removed", testAccessRemoved},
 			} {
 				t.Run(test.name, func(t *testing.T) {
 					on := h
@@ -79,6 +82,7 @@ func TestPrograms(t *testing.T) {
 	t.Run("without privileges", func(t *testing.T) { testProxies(t, n) })
 	t.Run("L90 a thousand services", func(t *testing.T) { testKilledAmongMany(t, n, before) })
 	t.Run("in a router", func(t *testing.T) { testBuiltIn(t, n, before) })
+	t.Run("without controllers", func(t *testing.T) { testWithoutControllers(t, n, before) })
 }
 
 // want compares what a program wrote; got may have white space around it.
@@ -97,7 +101,7 @@ func testDig(h *host, _ *network) {
 		{"web.internal AAAA", `status: NOERROR[\s\S]*ANSWER: 0`},
 		{"web.internal HTTPS", `status: NOERROR[\s\S]*ANSWER: 0`},
 		{"nope.internal A", `status: NXDOMAIN`},
-		{"elsewhere.example A", `status: REFUSED`},
+		{"elsewhere.example A", `\s192\.0\.2\.77\s`},
 	} {
 		out, err := h.try("", append([]string{"dig"}, strings.Fields(test.args)...)...)
 		if err != nil || !regexp.MustCompile(test.want).MatchString(out) {
@@ -269,6 +273,71 @@ func testChromium(h *host, n *network) {
 	}
 }
 
+// testAccessRemoved takes away the right to dial: names are gone and programs that know
+// an address hear so at once. It gives it back.
+func testAccessRemoved(h *host, n *network) {
+	at := strings.TrimSpace(h.run("dig", "+short", "web.internal"))
+	gone := func() error {
+		out, err := h.try("", "dig", "web.internal")
+		if err == nil && !strings.Contains(out, "status: NXDOMAIN") {
+			err = fmt.Errorf("still answered: %s", out)
+		}
+		return err
+	}
+	n.core.run("ginnel", "policy", "delete", "dial")
+	began := time.Now()
+	h.until("no such name", gone)
+	if took := time.Since(began); took > 5*time.Second {
+		h.t.Errorf("the name was answered for %s, want 5 s at most", took)
+	}
+	for _, url := range []string{"http://" + at + "/", "http://" + at + ":443/"} {
+		began := time.Now()
+		_, err := h.try("", "curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "20", url)
+		if err == nil || !strings.Contains(err.Error(), "exit status 7") || time.Since(began) > 5*time.Second {
+			h.t.Errorf("curl %s: %v after %s, want a refusal at once", url, err, time.Since(began))
+		}
+	}
+	n.core.run("ginnel", "policy", "create", "dial", "--kind", "dial", "--identity", "#all", "--service", "#all")
+	h.until("a page once more", func() error {
+		_, err := h.try("", "curl", "-sS", "--noproxy", "*", "--max-time", "5", "http://web.internal/protocol")
+		return err
+	})
+	if got := strings.TrimSpace(h.run("dig", "+short", "web.internal")); got != at {
+		h.t.Errorf("it has the address %s, had %s", got, at)
+	}
+}
+
+// testWithoutControllers has the rest of the network end: the host's other names resolve
+// all the same, also by a tunneler that begins then, which does not say of ours that they
+// do not exist.
+func testWithoutControllers(t *testing.T, n *network, before string) {
+	h := *n.host
+	h.t = t
+	dig := func(name, want string) {
+		t.Helper()
+		if out, err := h.try("", "dig", name); err != nil || !strings.Contains(out, want) {
+			t.Errorf("dig %s: %v: got %s, want %s", name, err, out, want)
+		}
+	}
+	n.core.run("ginnel", "policy", "update", "edge", "--identity", "#all") // the router that was the tunneler, too, is gone
+	n.startTunneler()
+	h.until("a page", func() error {
+		_, err := h.try("", "curl", "-sS", "--noproxy", "*", "--max-time", "10", "http://web.internal/protocol")
+		return err
+	})
+	n.controller.kill()
+	n.edge.kill()
+	dig("elsewhere.example", "192.0.2.77")
+	n.tunneler.kill()
+	n.startTunneler()
+	dig("elsewhere.example", "192.0.2.77")
+	dig("web.internal", "status: SERVFAIL")
+	n.tunneler.end()
+	if got := h.state(); got != before {
+		t.Errorf("state at the end:\n%s\nbefore:\n%s", got, before)
+	}
+}
+
 // testProxies uses what needs no privileges: as another user, where nothing is intercepted.
 func testProxies(t *testing.T, n *network) {
 	h := *n.core
@@ -359,10 +428,12 @@ tunneler:
 	}
 }
 
-// state is all of the host that a tunneler changes.
+// state is all of the host that a tunneler changes, and what it might.
 func (h *host) state() string {
 	h.t.Helper()
-	return h.run("ip", "-4", "route", "show", "table", "all") + h.run("ip", "rule") + h.run("nft", "list", "ruleset") + h.run("cat", "/etc/resolv.conf")
+	return h.run("ip", "-4", "route", "show", "table", "all") + h.run("ip", "rule") + h.run("ip", "-6", "rule") +
+		h.run("sh", "-c", "ip -6 route show table all | grep -v ' dev v'") + h.run("nft", "list", "ruleset") + h.run("cat", "/etc/resolv.conf") +
+		h.run("sh", "-c", "cd /proc/sys/net; grep -r . ipv4/ip_forward ipv6/conf/all/forwarding ipv4/conf/*/rp_filter ipv4/conf/*/route_localnet ipv4/conf/*/src_valid_mark")
 }
 
 // addMany makes services many-FROM to many-TO, less one; every fourth has a real
@@ -400,6 +471,9 @@ func (n *network) keptAddresses(t *testing.T) map[string]string {
 	}
 	return all
 }
+
+// ports are what differs from one run of a tunneler to the next.
+var ports = regexp.MustCompile(`(127\.0\.0\.1|\[::1\]):\d+`)
 
 // testKilledAmongMany kills the tunneler while services come by the hundred.
 func testKilledAmongMany(t *testing.T, n *network, before string) {
@@ -453,9 +527,19 @@ func testKilledAmongMany(t *testing.T, n *network, before string) {
 		t.Errorf("state after cleanup:\n%s\nbefore:\n%s", got, before)
 	}
 	n.startTunneler()
+	fresh := ""
 	h.until("all services", func() error {
-		if got := strings.Count(h.state(), "10.30."); got < 2*many/4 {
+		fresh = ports.ReplaceAllString(h.state(), "$1:PORT")
+		if got := strings.Count(fresh, "10.30."); got < 2*many/4 {
 			return fmt.Errorf("%d mentions of real addresses", got)
+		}
+		return nil
+	})
+	n.tunneler.kill()
+	n.startTunneler()
+	h.until("the state that one has which began on a clean host", func() error {
+		if now := ports.ReplaceAllString(h.state(), "$1:PORT"); now != fresh {
+			return fmt.Errorf("after a kill:\n%s\nwithout:\n%s", now, fresh)
 		}
 		return nil
 	})
