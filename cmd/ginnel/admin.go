@@ -31,9 +31,6 @@ const controllerEnv = "GINNEL_CONTROLLER"
 // identityEnv names the identity file that is used where --identity is not given.
 const identityEnv = "GINNEL_IDENTITY"
 
-// socketName is the unix socket in a controller's directory.
-const socketName = "admin.sock"
-
 // asks makes verbs that ask a controller take --controller, and what that needs.
 func asks(verbs ...*cobra.Command) []*cobra.Command {
 	for _, verb := range verbs {
@@ -63,7 +60,7 @@ func connect(cmd *cobra.Command) (*api.Client, error) {
 	if strings.Contains(where, "://") {
 		return nil, usagef("--controller %s: want a directory or https://HOST:PORT", where)
 	}
-	socket := filepath.Join(where, socketName)
+	socket := filepath.Join(where, api.SocketName)
 	if _, err := os.Stat(socket); err != nil {
 		return nil, withHint(fmt.Errorf("no controller runs in %s: %w", where, err), "start it: ginnel controller run --dir "+where)
 	}

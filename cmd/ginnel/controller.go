@@ -315,7 +315,7 @@ func runController(ctx context.Context, dir string, cfg controller.Config, log *
 	if err != nil {
 		return err
 	}
-	socket, err := api.ListenSocket(filepath.Join(dir, socketName))
+	socket, err := api.ListenSocket(filepath.Join(dir, api.SocketName))
 	if err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ func runController(ctx context.Context, dir string, cfg controller.Config, log *
 	}
 	running.Go(func() {
 		if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
-			cancel(fmt.Errorf("serve %s: %w", socketName, err))
+			cancel(fmt.Errorf("serve %s: %w", api.SocketName, err))
 		}
 	})
 	running.Go(func() { beside(ctx, c) })

@@ -37,7 +37,7 @@ func TestKillLosesNothing(t *testing.T) {
 	ready.Add(writers)
 	for w := range writers {
 		all.Go(func() {
-			c := api.NewSocketClient(n.path("C/" + socketName))
+			c := api.NewSocketClient(n.path("C/" + api.SocketName))
 			defer c.Close()
 			for i := 0; ; i++ {
 				id := fmt.Sprintf("s%d-%d", w, i)

@@ -80,7 +80,7 @@ func TestControllerRun(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- runController(ctx, dir, controller.DefaultConfig(), log, alone) }()
 
-	c := api.NewSocketClient(filepath.Join(dir, socketName))
+	c := api.NewSocketClient(filepath.Join(dir, api.SocketName))
 	defer c.Close()
 	status, err := c.Status(ctx)
 	poll := time.NewTicker(10 * time.Millisecond)
@@ -111,7 +111,7 @@ func TestControllerRun(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("end: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, socketName)); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(dir, api.SocketName)); !os.IsNotExist(err) {
 		t.Errorf("the socket is left: %v", err)
 	}
 }

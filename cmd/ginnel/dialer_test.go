@@ -48,7 +48,7 @@ func (f fakeDialer) WatchDials(context.Context) iter.Seq[api.DialEvent] {
 func served(t *testing.T, f fakeDialer) string {
 	t.Helper()
 	dir := t.TempDir()
-	l, err := api.ListenSocket(filepath.Join(dir, socketName))
+	l, err := api.ListenSocket(filepath.Join(dir, api.SocketName))
 	if err != nil {
 		t.Fatal(err)
 	}

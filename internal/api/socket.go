@@ -15,6 +15,9 @@ import (
 	"syscall"
 )
 
+// SocketName is the name of the socket in a controller's directory.
+const SocketName = "admin.sock"
+
 // maxSocketPath is what a unix socket's address holds on every system we know;
 // longer paths are reached through a descriptor of their directory.
 const maxSocketPath = 100

@@ -164,7 +164,7 @@ func (n *network) startController(ctx context.Context) error {
 	if err := n.launch(controller, "controller", "run", "--dir", home, "--config", config); err != nil {
 		return err
 	}
-	n.client = api.NewSocketClient(filepath.Join(home, "admin.sock"))
+	n.client = api.NewSocketClient(filepath.Join(home, api.SocketName))
 	return until(ctx, "the controller", func() (bool, error) {
 		_, err := n.client.Status(ctx)
 		return err == nil, nil

@@ -30,7 +30,7 @@ type peer struct {
 // peers are all that we know how to start, the yardstick first.
 func peers() []peer {
 	return []peer{
-		{"relay", nil, beginRelays},
+		{perf.Yardstick, nil, beginRelays},
 		{"tcp", nil, beginTCP},
 		{"ssh", []string{"sshd", "ssh", "ssh-keygen"}, beginSSH},
 		{"stunnel", []string{"stunnel"}, func(f *fleet, dir, server string) (perf.Side, error) {

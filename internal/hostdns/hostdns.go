@@ -86,9 +86,9 @@ func whyFixed(err error) error {
 // defaultPath is where programs look (resolv.conf(5)).
 const defaultPath = "/etc/resolv.conf"
 
-// MaxDomains is how many domains systemd-resolved is told; further ones are
+// maxDomains is how many domains systemd-resolved is told; further ones are
 // left out, and logged.
-const MaxDomains = 256
+const maxDomains = 256
 
 // Host is a host that asks us.
 type Host struct {
@@ -200,9 +200,9 @@ func (h *Host) SetDomains(ctx context.Context, domains []string) error {
 	if h.resolved == nil {
 		return nil
 	}
-	if len(domains) > MaxDomains {
-		h.log.Warn("more domains than systemd-resolved takes; put names in a zone", "domains", len(domains), "most", MaxDomains)
-		domains = domains[:MaxDomains]
+	if len(domains) > maxDomains {
+		h.log.Warn("more domains than systemd-resolved takes; put names in a zone", "domains", len(domains), "most", maxDomains)
+		domains = domains[:maxDomains]
 	}
 	if err := h.resolved.setDomains(ctx, domains); err != nil {
 		return fmt.Errorf("host DNS: systemd-resolved: %w", err)

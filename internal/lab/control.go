@@ -19,9 +19,9 @@ import (
 	"github.com/ginnel/ginnel/internal/api"
 )
 
-// ControlSocket is the socket in a lab's directory over which another process
+// controlSocket is the socket in a lab's directory over which another process
 // gives it commands. It does not depend on any controller.
-const ControlSocket = "lab.sock"
+const controlSocket = "lab.sock"
 
 // Command is what a lab is asked to do, as it goes over the socket.
 type Command struct {
@@ -76,7 +76,7 @@ const maxCommand = 64 << 10
 // serve takes commands over the control socket until stop is called, which
 // waits until the last one has its answer; those that wait are told to end.
 func (l *Lab) serve(ctx context.Context) (stop func(), err error) {
-	ln, err := api.ListenSocket(filepath.Join(l.dir, ControlSocket))
+	ln, err := api.ListenSocket(filepath.Join(l.dir, controlSocket))
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (l *Lab) answer(w http.ResponseWriter, r *http.Request) {
 // Send gives a command to the lab in dir, which may be in another process.
 func Send(ctx context.Context, dir string, c Command) (Answer, error) {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return api.DialSocket(ctx, filepath.Join(dir, ControlSocket))
+		return api.DialSocket(ctx, filepath.Join(dir, controlSocket))
 	}}
 	defer transport.CloseIdleConnections()
 	b, err := json.Marshal(c)

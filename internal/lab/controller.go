@@ -20,9 +20,6 @@ import (
 	"github.com/ginnel/ginnel/internal/store"
 )
 
-// SocketName is the admin socket in a controller's directory.
-const SocketName = "admin.sock"
-
 // controllerNode is one controller. Its admin socket is DIR/NAME/admin.sock, as
 // that of a separate process would be.
 type controllerNode struct {
@@ -105,7 +102,7 @@ func (n *controllerNode) socket() (net.Listener, error) {
 	if err := os.MkdirAll(n.dir(), 0o700); err != nil {
 		return nil, err
 	}
-	return api.ListenSocket(filepath.Join(n.dir(), SocketName))
+	return api.ListenSocket(filepath.Join(n.dir(), api.SocketName))
 }
 
 func (n *controllerNode) missing(l *Lab) []string {

@@ -71,7 +71,7 @@ func NewCA(network ginnel.NetworkID, now time.Time) (*CA, error) {
 
 // LoadCA reads a CA from the PEM text of its certificate and key.
 func LoadCA(certPEM []byte, keyPEM Secret) (*CA, error) {
-	cert, err := ParseCertPEM(certPEM)
+	cert, err := parseCertPEM(certPEM)
 	if err != nil {
 		return nil, fmt.Errorf("CA: %w", err)
 	}
@@ -79,7 +79,7 @@ func LoadCA(certPEM []byte, keyPEM Secret) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := ParseKeyPEM(keyPEM)
+	key, err := parseKeyPEM(keyPEM)
 	if err != nil {
 		return nil, fmt.Errorf("CA of %s: %w", network, err)
 	}
@@ -108,7 +108,7 @@ func checkCA(cert *x509.Certificate) (ginnel.NetworkID, error) {
 func (ca *CA) CertPEM() []byte { return EncodeCertPEM(ca.Cert) }
 
 // KeyPEM gives the CA's private key as PEM.
-func (ca *CA) KeyPEM() (Secret, error) { return EncodeKeyPEM(ca.key) }
+func (ca *CA) KeyPEM() (Secret, error) { return encodeKeyPEM(ca.key) }
 
 // String names the CA without its key.
 func (ca *CA) String() string { return "CA of " + string(ca.Network) }

@@ -15,7 +15,7 @@ import (
 
 func testTicket(change func(*wire.Ticket)) *wire.Ticket {
 	t := &wire.Ticket{
-		Version: TicketVersion, Network: string(testNetwork), Circuit: "k1", Service: "web",
+		Version: ticketVersion, Network: string(testNetwork), Circuit: "k1", Service: "web",
 		Client: "alice", PeerRole: "identity", Peer: "host", Terminator: "t1", Router: "r2",
 		DialHash: DialHash([]byte("dial")), Revision: 7, Issued: testNow().UnixNano(),
 	}

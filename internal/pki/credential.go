@@ -56,7 +56,7 @@ func NewCredential(key *ecdsa.PrivateKey, leaf, ca *x509.Certificate) (*Credenti
 func (c *Credential) TLS() *tls.Certificate { return c.shown }
 
 // KeyHash gives the KeyHash of the credential's key.
-func (c *Credential) KeyHash() string { return CertKeyHash(c.Leaf) }
+func (c *Credential) KeyHash() string { return certKeyHash(c.Leaf) }
 
 // Anchor gives what the credential trusts, as an enrollee would.
 func (c *Credential) Anchor() Anchor {

@@ -33,8 +33,8 @@ var (
 // maxCSR bounds a certificate request.
 const maxCSR = 4 << 10
 
-// NewCSR makes a certificate request (RFC 2986), DER, for peer's key.
-func NewCSR(key *ecdsa.PrivateKey, network ginnel.NetworkID, peer ginnel.Peer) ([]byte, error) {
+// newCSR makes a certificate request (RFC 2986), DER, for peer's key.
+func newCSR(key *ecdsa.PrivateKey, network ginnel.NetworkID, peer ginnel.Peer) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: peer.ID},
 		URIs:    []*url.URL{peerURI(network, peer)},
@@ -47,7 +47,7 @@ func NewCSR(key *ecdsa.PrivateKey, network ginnel.NetworkID, peer ginnel.Peer) (
 
 // NewEnrollRequest makes the request for a first certificate. secret is nil to renew.
 func NewEnrollRequest(key *ecdsa.PrivateKey, network ginnel.NetworkID, peer ginnel.Peer, secret Secret) (*wire.EnrollRequest, error) {
-	csr, err := NewCSR(key, network, peer)
+	csr, err := newCSR(key, network, peer)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func AuthorizeRenewal(leaf, ca *x509.Certificate, req *wire.EnrollRequest, now t
 	if err != nil {
 		return Grant{}, err
 	}
-	if grant.KeyHash != CertKeyHash(leaf) {
+	if grant.KeyHash != certKeyHash(leaf) {
 		return Grant{}, fmt.Errorf("%w: %s", ErrKeyChanged, peer)
 	}
 	return grant, nil

@@ -99,7 +99,7 @@ func TestControllerDialsToEnroll(t *testing.T) {
 			continue
 		}
 		wantErr(t, test.name+" at the router", got.serverErr, nil)
-		if hash, err := PresentedKeyHash(got.client); err != nil || hash != old.KeyHash() {
+		if hash, err := presentedKeyHash(got.client); err != nil || hash != old.KeyHash() {
 			t.Errorf("%s: got key %s, %v, want %s", test.name, hash, err, old.KeyHash())
 		}
 	}

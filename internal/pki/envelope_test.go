@@ -164,7 +164,7 @@ func TestTicketSigner(t *testing.T) {
 	}
 	late := mustSign(t, c1, wire.DomainTicket, testTicket(func(t *wire.Ticket) { t.Issued = testNow().Add(LeafLife + time.Hour).UnixNano() }))
 	wantErr(t, "issued after the leaf's end", reopen(late), ErrExpired)
-	newer := mustSign(t, c1, wire.DomainTicket, testTicket(func(t *wire.Ticket) { t.Version = TicketVersion + 1 }))
+	newer := mustSign(t, c1, wire.DomainTicket, testTicket(func(t *wire.Ticket) { t.Version = ticketVersion + 1 }))
 	wantErr(t, "version", open(newer, testNow()), ErrMalformed)
 	wantErr(t, "large", reopen(&wire.Signed{Payload: make([]byte, 1<<20)}), ErrMalformed)
 	wantErr(t, "garbage", reopen(&wire.Signed{Payload: []byte{0xff}}), ErrMalformed)

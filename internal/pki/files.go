@@ -32,7 +32,7 @@ const maxFile = 1 << 20
 
 // SaveKey writes a key into dir, which is made if need be.
 func SaveKey(dir string, key *ecdsa.PrivateKey) error {
-	text, err := EncodeKeyPEM(key)
+	text, err := encodeKeyPEM(key)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func LoadKey(dir string) (*ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := ParseKeyPEM(text)
+	key, err := parseKeyPEM(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -96,7 +96,7 @@ func loadCert(path string) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	cert, err := ParseCertPEM(text)
+	cert, err := parseCertPEM(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -53,7 +53,7 @@ func TestCredentialFiles(t *testing.T) {
 func TestCredentialFilesRefused(t *testing.T) {
 	ca := mustCA(t, testNetwork)
 	c := mustIssue(t, ca, router("r1"), testNow())
-	otherKey, err := EncodeKeyPEM(mustKey(t))
+	otherKey, err := encodeKeyPEM(mustKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}

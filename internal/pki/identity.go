@@ -38,7 +38,7 @@ type identityFile struct {
 // Encode gives the content of the identity file. It holds the key.
 func (i Identity) Encode() (Secret, error) {
 	c := i.Credential
-	key, err := EncodeKeyPEM(c.Key)
+	key, err := encodeKeyPEM(c.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -95,15 +95,15 @@ func parseIdentity(text []byte) (Identity, error) {
 	if err := decodeStrict(text, &f); err != nil {
 		return Identity{}, err
 	}
-	key, err := ParseKeyPEM(Secret(f.Key))
+	key, err := parseKeyPEM(Secret(f.Key))
 	if err != nil {
 		return Identity{}, fmt.Errorf("key: %w", err)
 	}
-	leaf, err := ParseCertPEM([]byte(f.Certificate))
+	leaf, err := parseCertPEM([]byte(f.Certificate))
 	if err != nil {
 		return Identity{}, fmt.Errorf("certificate: %w", err)
 	}
-	ca, err := ParseCertPEM([]byte(f.CA))
+	ca, err := parseCertPEM([]byte(f.CA))
 	if err != nil {
 		return Identity{}, fmt.Errorf("ca: %w", err)
 	}

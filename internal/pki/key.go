@@ -41,8 +41,8 @@ func KeyHash(pub crypto.PublicKey) (string, error) {
 	return hashHex(der), nil
 }
 
-// CertKeyHash gives the KeyHash of the key that a certificate is about.
-func CertKeyHash(cert *x509.Certificate) string { return hashHex(cert.RawSubjectPublicKeyInfo) }
+// certKeyHash gives the KeyHash of the key that a certificate is about.
+func certKeyHash(cert *x509.Certificate) string { return hashHex(cert.RawSubjectPublicKeyInfo) }
 
 func hashHex(data []byte) string {
 	sum := sha256.Sum256(data)
@@ -72,8 +72,8 @@ func EncodeCertPEM(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: cert.Raw})
 }
 
-// ParseCertPEM reads text that holds exactly one PEM certificate.
-func ParseCertPEM(text []byte) (*x509.Certificate, error) {
+// parseCertPEM reads text that holds exactly one PEM certificate.
+func parseCertPEM(text []byte) (*x509.Certificate, error) {
 	der, err := onePEM(text, pemCertificate)
 	if err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func ParseCertPEM(text []byte) (*x509.Certificate, error) {
 	return cert, nil
 }
 
-// EncodeKeyPEM gives key as one PEM block, PKCS #8 (RFC 5958).
-func EncodeKeyPEM(key *ecdsa.PrivateKey) (Secret, error) {
+// encodeKeyPEM gives key as one PEM block, PKCS #8 (RFC 5958).
+func encodeKeyPEM(key *ecdsa.PrivateKey) (Secret, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("encode private key: %w", err)
@@ -94,8 +94,8 @@ func EncodeKeyPEM(key *ecdsa.PrivateKey) (Secret, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), nil
 }
 
-// ParseKeyPEM reads text that holds exactly one PEM private key, ECDSA P-256.
-func ParseKeyPEM(text Secret) (*ecdsa.PrivateKey, error) {
+// parseKeyPEM reads text that holds exactly one PEM private key, ECDSA P-256.
+func parseKeyPEM(text Secret) (*ecdsa.PrivateKey, error) {
 	der, err := onePEM(text, pemKey)
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func TestRouterEnrollsThroughDial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shown, err := PresentedKeyHash(got.client); err != nil || shown != grant.KeyHash {
+	if shown, err := presentedKeyHash(got.client); err != nil || shown != grant.KeyHash {
 		t.Errorf("the router showed key %s, %v, and asks for %s", shown, err, grant.KeyHash)
 	}
 	cred, err := AcceptEnrollment(key, token.Anchor(), token.Peer, mustAnswer(t, ca, grant, testNow()), testNow())

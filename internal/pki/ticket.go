@@ -16,15 +16,15 @@ import (
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
-// TicketVersion is the version of tickets that this code makes and takes.
-const TicketVersion = 1
+// ticketVersion is the version of tickets that this code makes and takes.
+const ticketVersion = 1
 
 // ErrTicket says that a ticket is genuine, but not for what it was shown for.
 var ErrTicket = errors.New("ticket is for something else")
 
 // SignTicket signs t by a controller's credential, and sets its version.
 func SignTicket(c *Credential, t *wire.Ticket) (*wire.Signed, error) {
-	t.Version = TicketVersion
+	t.Version = ticketVersion
 	s, err := Sign(c, wire.DomainTicket, t)
 	if err == nil {
 		remember(s, wire.DomainTicket, c.CA)
@@ -49,8 +49,8 @@ func OpenTicketFrom(s *wire.Signed, ca *x509.Certificate, now time.Time, by *x50
 	if err != nil {
 		return nil, err
 	}
-	if t.GetVersion() != TicketVersion {
-		return nil, fmt.Errorf("%w: ticket version %d, want %d", ErrMalformed, t.GetVersion(), TicketVersion)
+	if t.GetVersion() != ticketVersion {
+		return nil, fmt.Errorf("%w: ticket version %d, want %d", ErrMalformed, t.GetVersion(), ticketVersion)
 	}
 	return t, nil
 }

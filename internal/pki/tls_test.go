@@ -207,7 +207,7 @@ func checkPeerOf(t *testing.T, cs tls.ConnectionState, ca *CA, want *Credential)
 	if err != nil || remote.Peer != want.Self || remote.KeyHash != want.KeyHash() || !remote.Leaf.Equal(want.Leaf) {
 		t.Errorf("got %v, %v, want %v", remote.Peer, err, want.Self)
 	}
-	if hash, err := PresentedKeyHash(cs); err != nil || hash != want.KeyHash() {
+	if hash, err := presentedKeyHash(cs); err != nil || hash != want.KeyHash() {
 		t.Errorf("got key %s, %v, want %s", hash, err, want.KeyHash())
 	}
 }
@@ -342,4 +342,13 @@ func echo(t *testing.T, conn net.Conn) {
 	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// presentedKeyHash gives the KeyHash of the key that the other end proved to own.
+func presentedKeyHash(cs tls.ConnectionState) (string, error) {
+	leaf, err := presentedLeaf(cs)
+	if err != nil {
+		return "", err
+	}
+	return certKeyHash(leaf), nil
 }

@@ -35,18 +35,7 @@ func PeerOf(cs tls.ConnectionState, ca *x509.Certificate) (Remote, error) {
 	if err != nil {
 		return Remote{}, err
 	}
-	return Remote{Peer: peer, Leaf: leaf, KeyHash: CertKeyHash(leaf)}, nil
-}
-
-// PresentedKeyHash gives the KeyHash of the key that the other end proved to
-// own, whoever issued its certificate: how a controller knows the key of a
-// router that has no certificate of the network yet.
-func PresentedKeyHash(cs tls.ConnectionState) (string, error) {
-	leaf, err := presentedLeaf(cs)
-	if err != nil {
-		return "", err
-	}
-	return CertKeyHash(leaf), nil
+	return Remote{Peer: peer, Leaf: leaf, KeyHash: certKeyHash(leaf)}, nil
 }
 
 func presentedLeaf(cs tls.ConnectionState) (*x509.Certificate, error) {
@@ -77,7 +66,7 @@ func verifyLeaf(key digest, leaf, ca *x509.Certificate, at time.Time) (issued, e
 	if err != nil {
 		return issued{}, err
 	}
-	who := issued{peer, CertKeyHash(leaf)}
+	who := issued{peer, certKeyHash(leaf)}
 	chains.add(key, who)
 	leaves.add(key, leaf)
 	return who, nil

@@ -479,7 +479,7 @@ var ports = regexp.MustCompile(`(127\.0\.0\.1|\[::1\]):\d+`)
 func testKilledAmongMany(t *testing.T, n *network, before string) {
 	h := *n.host
 	h.t = t
-	client := api.NewSocketClient(filepath.Join(n.dir, "C", "admin.sock"))
+	client := api.NewSocketClient(filepath.Join(n.dir, "C", api.SocketName))
 	defer client.Close()
 	const many = 1000
 	addMany(t, client, 0, many/2)

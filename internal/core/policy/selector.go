@@ -35,8 +35,8 @@ func parse(text string) (selector, error) {
 	return s, nil
 }
 
-// CheckSelector reports why text is not a selector, or nil.
-func CheckSelector(text string) error {
+// checkSelector reports why text is not a selector, or nil.
+func checkSelector(text string) error {
 	_, err := parse(text)
 	return err
 }
@@ -73,7 +73,7 @@ func Check(p ginnel.Policy) error {
 			err = errors.Join(err, fmt.Errorf("%s: a %s policy has none", l.name, p.Kind))
 		}
 		for _, text := range l.list {
-			if bad := CheckSelector(text); bad != nil {
+			if bad := checkSelector(text); bad != nil {
 				err = errors.Join(err, fmt.Errorf("%s: %w", l.name, bad))
 			}
 		}
