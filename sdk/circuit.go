@@ -34,6 +34,8 @@ type circuit struct {
 	// busy are controllers that had no answer to the last Resumes: the next one
 	// goes to another, while there is one.
 	busy map[ginnel.ControllerID]bool
+	// pathless are edge routers from which there was no path to the other end.
+	pathless map[ginnel.RouterID]bool
 }
 
 // peer gives who is at the other end.

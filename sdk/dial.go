@@ -134,7 +134,7 @@ type dialing struct {
 
 	lost map[ginnel.RouterID]bool // edge routers that do not help
 	busy map[ginnel.ControllerID]bool
-	deaf map[atRouter]bool // controllers that an edge router does not reach
+	deaf map[atRouter]bool // controllers that an edge router does not reach, or that see no path from it
 	// blind are controllers that see no way to the service, and none what the first
 	// of them said.
 	blind map[ginnel.ControllerID]bool
@@ -205,13 +205,11 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 	}
 	for {
 		start := time.Now()
-		e, err := d.c.edges.pick(ctx, wish{service: d.service, allowed: d.c.services.allowed(d.service), skip: d.lost})
+		e, err := d.c.edges.pick(ctx, d.wish())
 		if err != nil {
 			return nil, cmp.Or(d.none, d.last, err)
 		}
-		to, ok := d.c.audience(e, func(id ginnel.ControllerID) bool {
-			return d.busy[id] || d.blind[id] || d.deaf[atRouter{e.id, id}]
-		})
+		to, ok := d.audience(e)
 		if !ok {
 			if err := d.exhausted(ctx, e); err != nil {
 				return nil, err
@@ -233,11 +231,28 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 	}
 }
 
+// wish is for an edge router that may help.
+func (d *dialing) wish() wish {
+	return wish{service: d.service, allowed: d.c.services.allowed(d.service), skip: d.lost}
+}
+
+// audience gives a controller that may help, to be asked over e.
+func (d *dialing) audience(e *edge) (*wire.ControllerInfo, bool) {
+	return d.c.audience(e, func(id ginnel.ControllerID) bool {
+		return d.busy[id] || d.blind[id] || d.deaf[atRouter{e.id, id}]
+	})
+}
+
 // exhausted is for an edge router whose controllers have all been asked, or that
 // has none: another one is tried, or, when all controllers are busy, all again
 // later. An error ends the dial.
 func (d *dialing) exhausted(ctx context.Context, e *edge) error {
 	if d.none != nil {
+		d.lost[e.id] = true
+		able := func(other *edge) bool { _, ok := d.audience(other); return ok }
+		if slices.ContainsFunc(d.c.edges.ranked(d.wish()), able) {
+			return nil
+		}
 		return d.none
 	}
 	if len(d.busy) == 0 {
@@ -282,6 +297,9 @@ func (d *dialing) again(ctx context.Context, e *edge, controller ginnel.Controll
 	case dial.Code == ginnel.ControllerUnavailable:
 		d.c.edges.faulted(e.id)
 		d.deaf[atRouter{e.id, controller}] = true
+	case dial.Code == ginnel.NoPath: // from there
+		d.deaf[atRouter{e.id, controller}] = true
+		d.none = cmp.Or(d.none, err)
 	case seesNone(dial.Code):
 		d.blind[controller] = true
 		d.none = cmp.Or(d.none, err)
@@ -295,8 +313,7 @@ func (d *dialing) again(ctx context.Context, e *edge, controller ginnel.Controll
 // which is connected to some controllers and not to others. What the store says all know.
 func seesNone(code ginnel.Code) bool {
 	return slices.Contains([]ginnel.Code{
-		ginnel.NoTerminators, ginnel.NoOnlineTerminators, ginnel.NoTerminatorForInstance, ginnel.NoPath,
-		ginnel.RouterResponseTimeout,
+		ginnel.NoTerminators, ginnel.NoOnlineTerminators, ginnel.NoTerminatorForInstance, ginnel.RouterResponseTimeout,
 	}, code)
 }
 

@@ -6,6 +6,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -90,7 +91,7 @@ func (x *circuit) pause(changed <-chan struct{}) {
 func (x *circuit) sought() error {
 	ctx, cancel := context.WithTimeout(x.c.life, seekTimeout)
 	defer cancel()
-	e, err := x.c.edges.pick(ctx, wish{})
+	e, err := x.edge(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,6 +103,28 @@ func (x *circuit) sought() error {
 	}
 	x.attached(e)
 	return nil
+}
+
+// edge gives the edge connection to look for a path over: that of a router from which
+// there has not just been none, if there is one.
+func (x *circuit) edge(ctx context.Context) (*edge, error) {
+	x.mu.Lock()
+	skip := maps.Clone(x.pathless)
+	x.mu.Unlock()
+	if len(skip) > 0 {
+		if others := x.c.edges.ranked(wish{skip: skip}); len(others) > 0 {
+			return others[0], nil
+		}
+		x.forgive()
+	}
+	return x.c.edges.pick(ctx, wish{})
+}
+
+// forgive has all edge routers asked again.
+func (x *circuit) forgive() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.pathless)
 }
 
 // finalCode says which errors no other path helps against, and what the circuit ends
@@ -139,9 +162,10 @@ func (x *circuit) resume(ctx context.Context, e *edge) error {
 		},
 	})
 	if err != nil {
-		x.shun(ginnel.ControllerID(to.GetId())) // another one may see a way
+		x.shun(e, ginnel.ControllerID(to.GetId()), err) // another one may see a way
 		return err
 	}
+	x.forgive()
 	resp := answer.GetDialResponse()
 	return x.newPath(e, resp.GetGeneration(), resp.GetArriveLabel(), resp.GetSendLabel())
 }
@@ -158,14 +182,17 @@ func (x *circuit) audience(e *edge) (*wire.ControllerInfo, bool) {
 	return x.c.audience(e, nil)
 }
 
-// shun notes a controller that gave no path.
-func (x *circuit) shun(id ginnel.ControllerID) {
+// shun notes a controller that gave no path, and an edge router that has none.
+func (x *circuit) shun(e *edge, id ginnel.ControllerID, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.busy == nil {
-		x.busy = make(map[ginnel.ControllerID]bool)
+		x.busy, x.pathless = make(map[ginnel.ControllerID]bool), make(map[ginnel.RouterID]bool)
 	}
 	x.busy[id] = true
+	if errors.Is(err, ginnel.NoPath) {
+		x.pathless[e.id] = true
+	}
 }
 
 func (x *circuit) nextResume() uint32 {

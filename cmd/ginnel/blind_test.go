@@ -104,3 +104,42 @@ func TestResumeOverTheControllerThatSees(t *testing.T) {
 		}
 	})
 }
+
+// TestEdgeRouterWithoutLinks cuts the nearest of two edge routers off from all others,
+// not from clients and controllers: dials and running circuits go over the other one,
+// and what is at none of them is refused as soon as before.
+func TestEdgeRouterWithoutLinks(t *testing.T) {
+	inMemory(t, func(m *memory) {
+		m.diamond()
+		m.identity("alice", "r1", "r3")
+		m.net.SetLatency("alice", "r3", 30*time.Millisecond)
+		m.service(ginnel.Service{ID: "far"}, "r4", "tcp:server:80")
+		m.service(ginnel.Service{ID: "island"}, "r2", "tcp:server:80")
+		m.controller("c1")
+		m.controller("c2")
+		m.wait(20 * time.Second)
+		alice := m.client("alice")
+		conn, err := m.dial(alice, "far", dialTime, sdk.DialOptions{Explain: true})
+		m.must(err)
+		m.says(conn, "hello")
+		if path := conn.Explain().Path; path[0] != "r1" {
+			m.Fatalf("entered over %v", path)
+		}
+		m.part("r1", "r2")
+		m.part("r1", "r3")
+		m.part("r2", "r4")
+		began := time.Now()
+		m.says(conn, "over another edge router")
+		if took := time.Since(began); took > 10*time.Second {
+			m.Errorf("it took %v", took)
+		}
+		if path := m.across(alice, "far"); path[0] != "r3" {
+			m.Errorf("a dial entered over %v", path)
+		}
+		began = time.Now()
+		_, err = m.dial(alice, "island", dialTime, sdk.DialOptions{})
+		if took := time.Since(began); !errors.Is(err, ginnel.NoPath) || took > 200*time.Millisecond {
+			m.Errorf("after %v: %v", took, err)
+		}
+	})
+}
