@@ -381,14 +381,11 @@ func findTable(f *family) (there, ours bool, err error) {
 	}
 	for _, table := range tables {
 		if table.Name == tableName {
-			_, err := conn.GetSetByName(table, setName)
-			if errors.Is(err, unix.ENOENT) {
-				return true, false, nil
-			}
+			sets, err := conn.GetSets(table) // GetSetByName fails now and then: when the answer comes together with its end
 			if err != nil {
 				return true, false, fmt.Errorf("whose is the nftables table %s %s: %w", f.name, tableName, err)
 			}
-			return true, true, nil
+			return true, slices.ContainsFunc(sets, func(s *nftables.Set) bool { return s.Name == setName }), nil
 		}
 	}
 	return false, false, nil
