@@ -320,6 +320,7 @@ func testWithoutControllers(t *testing.T, n *network, before string) {
 		}
 	}
 	n.core.run("ginnel", "policy", "update", "edge", "--identity", "#all") // the router that was the tunneler, too, is gone
+	n.tunneler.kill()
 	n.startTunneler()
 	h.until("a page", func() error {
 		_, err := h.try("", "curl", "-sS", "--noproxy", "*", "--max-time", "10", "http://web.internal/protocol")
