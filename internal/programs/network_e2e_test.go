@@ -46,6 +46,7 @@ type network struct {
 	dir                   string
 	lan, host, core, site *host
 	controller, edge      *process
+	identity              string // the file of the tunneler's
 	tunneler              *process
 }
 
@@ -54,7 +55,7 @@ func newNetwork(t *testing.T) *network {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces take root")
 	}
-	n := &network{t: t, dir: t.TempDir()}
+	n := &network{t: t, dir: t.TempDir(), identity: "gateway.json"}
 	// Programs that give up root for another user pass through it.
 	for dir := n.dir; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
@@ -276,6 +277,6 @@ func (n *network) service(name, address string, intercepts ...string) {
 // startTunneler starts the tunneler of the host and its LAN.
 func (n *network) startTunneler() {
 	n.t.Helper()
-	n.tunneler = n.host.start("names at", "ginnel", "tunnel", "run", "--identity", "gateway.json", "--zone", "internal",
+	n.tunneler = n.host.start("names at", "ginnel", "tunnel", "run", "--identity", n.identity, "--zone", "internal",
 		"--dns", "0.0.0.0:53", "--host-dns", "file", "--intercept", "--gateway", "10.71.1.0/24", "--gateway", "fd71:1::/64", "--state", "names.json", "--socks", "127.0.0.1:1080")
 }
