@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -205,28 +206,22 @@ func (f *fleet) Handle(_ context.Context, r slog.Record) error {
 // needs a tenth of it.
 const patience = 3 * time.Minute
 
-// 1,000 routers on real sockets drop at once, are away for a while, and come
-// back: never more dials at once than there are workers, each router at the
-// address whose turn it is, and all connected in the end.
-func TestFleetDropsAndComesBack(t *testing.T) {
-	n := 1000
-	ca, err := pki.NewCA("acme", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := newFleet(t, ca, n)
+// control runs a controller of the fleet, with few workers and little patience, until
+// the test ends.
+func (f *fleet) control(t *testing.T, ca *pki.CA) *Controller {
+	t.Helper()
 	backend := mem.New()
 	st, err := store.New(t.Context(), backend, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = st.Close(); _ = backend.Close() }()
+	t.Cleanup(func() { _ = st.Close(); _ = backend.Close() })
 	if _, err := Found(t.Context(), st, ca); err != nil {
 		t.Fatal(err)
 	}
-	for i := 0; i < n; i += 50 {
+	for some := range slices.Chunk(f.routers, 50) {
 		if _, err := st.Update(t.Context(), func(tx *store.Tx) error {
-			for _, r := range f.routers[i:min(n, i+50)] {
+			for _, r := range some {
 				if err := tx.Routers().Put(r); err != nil {
 					return err
 				}
@@ -242,7 +237,7 @@ func TestFleetDropsAndComesBack(t *testing.T) {
 	}
 	cfg := DefaultConfig()
 	cfg.Dialer.DialDelay, cfg.Dialer.ScanSpread = 0, 0
-	cfg.Dialer.MaxWorkers, cfg.Dialer.QueueSize = 32, n/4
+	cfg.Dialer.MaxWorkers, cfg.Dialer.QueueSize = 32, len(f.routers)/4
 	cfg.Dialer.MinRetryInterval, cfg.Dialer.MaxRetryInterval = 100*time.Millisecond, 2*time.Second
 	cfg.Dialer.FastFailureWindow = 0 // whatever comes up counts as stable: all are due at once when they drop
 	cfg.Dialer.ConnectTimeout = 15 * time.Second
@@ -250,16 +245,30 @@ func TestFleetDropsAndComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return c
+}
 
+// 1,000 routers on real sockets drop at once, are away for a while, and come
+// back: never more dials at once than there are workers, each router at the
+// address whose turn it is, and all connected in the end.
+func TestFleetDropsAndComesBack(t *testing.T) {
+	n := 1000
+	ca, err := pki.NewCA("acme", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFleet(t, ca, n)
+	c := f.control(t, ca)
+	workers := c.cfg.Dialer.MaxWorkers
 	begun := time.Now()
 	f.await(patience)
 	first := time.Since(begun)
@@ -286,8 +295,8 @@ func TestFleetDropsAndComesBack(t *testing.T) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.most > cfg.Dialer.MaxWorkers || stats.MaxRunning > cfg.Dialer.MaxWorkers || f.most < cfg.Dialer.MaxWorkers/2 {
-		t.Errorf("%d dials at once, the machine says %d, of %d workers", f.most, stats.MaxRunning, cfg.Dialer.MaxWorkers)
+	if f.most > workers || stats.MaxRunning > workers || f.most < workers/2 {
+		t.Errorf("%d dials at once, the machine says %d, of %d workers", f.most, stats.MaxRunning, workers)
 	}
 	for i, wrong := range f.wrong {
 		if i == 10 {
