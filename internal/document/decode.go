@@ -38,7 +38,7 @@ func (m Mapping) Decode(v any, sections ...Section) {
 
 // mapping reads the keys of a mapping into a struct.
 func (d *source) mapping(prefix string, n ast.Node, into reflect.Value, sections []Section) {
-	entries, ok := d.entries(n, 0)
+	entries, ok := d.entries(n)
 	if !ok {
 		d.note(lineOf(n), "%swant keys and values", keyText(prefix))
 		return
@@ -60,14 +60,18 @@ func (d *source) mapping(prefix string, n ast.Node, into reflect.Value, sections
 	}
 }
 
-// maxMerges bounds how deep merge keys may lead, which an anchor within itself would
-// make endless.
-const maxMerges = 8
+const (
+	// maxMerged bounds how many mappings a document may merge into others: an anchor
+	// within itself, or many within each other, would make more than can be read.
+	maxMerged = 1000
+	// maxAliases bounds how many aliases may stand for one another.
+	maxAliases = 8
+)
 
 // entries gives the entries of a mapping, those that it merges first; false: it is none.
-func (d *source) entries(n ast.Node, depth int) (all []*ast.MappingValueNode, ok bool) {
+func (d *source) entries(n ast.Node) (all []*ast.MappingValueNode, ok bool) {
 	m, ok := d.resolve(n).(ast.MapNode)
-	if !ok || depth > maxMerges {
+	if !ok || d.merged > maxMerged {
 		return nil, false
 	}
 	var own []*ast.MappingValueNode
@@ -82,7 +86,8 @@ func (d *source) entries(n ast.Node, depth int) (all []*ast.MappingValueNode, ok
 			merged = list.Values
 		}
 		for _, from := range merged {
-			more, ok := d.entries(from, depth+1)
+			d.merged++
+			more, ok := d.entries(from)
 			if !ok {
 				return nil, false
 			}
@@ -94,7 +99,7 @@ func (d *source) entries(n ast.Node, depth int) (all []*ast.MappingValueNode, ok
 
 // resolve gives what an anchor, a tag or an alias stands for; nil: nothing.
 func (d *source) resolve(n ast.Node) ast.Node {
-	for range maxMerges {
+	for range maxAliases {
 		switch at := n.(type) {
 		case *ast.AnchorNode:
 			n = at.Value
@@ -270,7 +275,7 @@ func (d *source) section(s Section, key string, n ast.Node) {
 	if at := d.resolve(n); at == nil || at.Type() == ast.NullType {
 		return
 	}
-	entries, ok := d.entries(n, 0)
+	entries, ok := d.entries(n)
 	if !ok {
 		d.note(lineOf(n), "%s: want keys and values", key)
 		return

@@ -114,6 +114,7 @@ func TestWrong(t *testing.T) {
 		{"many:\n  - name: a\n  - {name: b,\n     tags: c}", "f:4: many[1].tags: c: want a list"},
 		{"text: *nobody", "f:1: text: the alias stands for nothing"},
 		{"one: &a\n  <<: *a", "f:2: one: want keys and values"},
+		{"one: &a {<<: [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a]}", "f:1: one: want keys and values"},
 		{"- a", "f:1: want keys and values"},
 		{"text: a\n---\ntext: b", "f:3: more than one document"},
 		{"text: a\ntext: b", `f:2: mapping key "text" already defined at [1:1]`},

@@ -28,6 +28,7 @@ type source struct {
 	name    string
 	lines   map[string]int      // by key
 	anchors map[string]ast.Node // what an alias stands for
+	merged  int                 // mappings that were merged so far
 	wrong   []problem
 }
 
