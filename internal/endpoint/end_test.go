@@ -323,3 +323,26 @@ func TestHostEndsItsStreamAtOnce(t *testing.T) {
 	<-client.stream.Done()
 	<-host.stream.Done()
 }
+
+// A stream that has come to its end is read to its end, as over TCP, although the
+// circuit is reset before that: whoever closes last often resets what nobody reads.
+func TestAWholeStreamIsReadInSpiteOfAReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := dial(t, newTrust(t), config(), config())
+		if _, err := e.host.Write([]byte("all of it")); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.host.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		e.host.Abort(ginnel.PeerReset, "closed")
+		synctest.Wait()
+		if got, err := io.ReadAll(e.client); string(got) != "all of it" || err != nil {
+			t.Errorf("read %q, %v", got, err)
+		}
+		if _, err := e.client.Write([]byte("more")); !errors.Is(err, ginnel.PeerReset) {
+			t.Errorf("a write of a reset circuit: %v", err)
+		}
+	})
+}

@@ -63,9 +63,11 @@ func (s *Stream) read(p []byte) (int, error) {
 			s.releaseLocked()
 		}
 		return n, nil
+	case s.flow != nil && s.flow.Whole():
+		return 0, io.EOF // what became of the circuit after that is for who writes
 	case s.err != nil:
 		return 0, s.err
-	case s.ended || s.flow != nil && s.flow.Ended():
+	case s.ended:
 		return 0, io.EOF
 	case s.flow == nil:
 		return 0, s.turn()

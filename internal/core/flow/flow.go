@@ -266,6 +266,10 @@ func (f *Flow) Done() bool {
 	return f.eofAck && f.eofIn && f.acked == f.received
 }
 
+// Whole reports whether the other end has ended its stream and all of it has come.
+// That stays so, whatever becomes of the circuit.
+func (f *Flow) Whole() bool { return f.eofIn }
+
 // Ended reports whether the other end has ended its stream and all of it is consumed.
 func (f *Flow) Ended() bool { return f.eofIn && f.consumed == f.received }
 
