@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/ginnel/ginnel/internal/core/flow"
 	"github.com/ginnel/ginnel/internal/wire"
@@ -21,13 +20,11 @@ type Host struct {
 
 // NewHost takes up the TLS handshake that the client's first flight, hello,
 // began. tls is from pki.CircuitServer.Config with the circuit's ticket. When the
-// handshake is not complete after 10 s the circuit is over.
+// handshake is not complete 10 s after Up the circuit is over.
 func NewHost(cfg Config, config *tls.Config, hello []byte, local, remote net.Addr) *Host {
 	s := newStream(flow.Host, cfg, hello[:min(len(hello), wire.MaxEarlyOut)])
 	if len(hello) > wire.MaxEarlyOut {
 		s.fail(fmt.Errorf("first flight of the client is longer than %d bytes", wire.MaxEarlyOut))
-	} else {
-		s.limit = time.AfterFunc(handshakeTimeout, s.overdue)
 	}
 	h := &Host{conn: newConn(s, local, remote)}
 	go func() {

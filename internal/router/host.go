@@ -80,8 +80,8 @@ func (c *circuits) finish(rt *routing, r *row, early []byte, err error) {
 	c.post(takenBack{r})
 }
 
-// connect makes the connection of a terminator of this router, then takes up
-// the client's handshake. It gives the host's first bytes.
+// connect makes the connection of a terminator of this router and takes up the
+// client's handshake. It gives the host's first bytes.
 func (rt *routing) connect(ctx context.Context, r *row) ([]byte, error) {
 	c, h := rt.c, rt.host
 	ticket, err := rt.admit()
@@ -93,15 +93,19 @@ func (rt *routing) connect(ctx context.Context, r *row) ([]byte, error) {
 	if protocolOf(h.term.address) == ginnel.UDP {
 		dial, carry = c.r.dialUDP, h.carryUDP
 	}
+	// The two take their time at once: one waits for the network, the other computes.
+	host := h.begin(ticket, rt.route.GetEgress())
 	conn, err := dial(ctx, h.term.address.HostPort())
 	if err != nil {
 		c.unhost(h)
+		err = ginnel.Errorf(splice.Code(ctx, err), "router %s: terminator %s: %v", c.r.id, h.term.id, err)
+		host.Fail(err)
 		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.terms.failed(h.term)
 		}
-		return nil, ginnel.Errorf(splice.Code(ctx, err), "router %s: terminator %s: %v", c.r.id, h.term.id, err)
+		return nil, err
 	}
-	circuit, flight, err := h.begin(r, ticket, rt.route.GetEgress())
+	circuit, flight, err := h.take(host, r)
 	if err != nil {
 		c.unhost(h)
 		splice.Abort(conn)
@@ -146,20 +150,23 @@ func (rt *routing) admit() (*wire.Ticket, error) {
 	return ticket, nil
 }
 
-// begin takes up the client's handshake and gives the circuit its path.
-func (h *hosted) begin(r *row, ticket *wire.Ticket, e *wire.Egress) (*endpoint.Conn, []byte, error) {
+// begin takes up the client's handshake.
+func (h *hosted) begin(ticket *wire.Ticket, e *wire.Egress) *endpoint.Host {
 	c := h.c
 	cfg := endpoint.Config{
 		Budget: c.budget, Slabs: c.slabs, Circuit: h.circuit,
 		Ended:    h.ended,
 		NewBatch: newBatch,
 	}
-	server := c.server()
 	local, remote := endpoint.Addr(ticket.GetService()), endpoint.Addr(ticket.GetClient())
-	host := endpoint.NewHost(cfg, server.Config(ticket), e.GetEarly(), local, remote)
+	return endpoint.NewHost(cfg, c.server().Config(ticket), e.GetEarly(), local, remote)
+}
+
+// take gives the circuit its path, once it is known what to answer the client.
+func (h *hosted) take(host *endpoint.Host, r *row) (*endpoint.Conn, []byte, error) {
 	flight, err := host.Flight()
 	if err != nil {
-		err = ginnel.Errorf(ginnel.NotAuthenticated, "router %s: the client's first bytes: %v", c.r.id, err)
+		err = ginnel.Errorf(ginnel.NotAuthenticated, "router %s: the client's first bytes: %v", h.c.r.id, err)
 		host.Fail(err)
 		return nil, nil, err
 	}
@@ -200,6 +207,10 @@ func (c *circuits) unhost(h *hosted) {
 // ended in order.
 func (h *hosted) ended(err error) {
 	h.mu.Lock()
+	if h.stream.Load() == nil { // it never had a path: who set it up knows
+		h.mu.Unlock()
+		return
+	}
 	r := h.row
 	h.conn = nil // its rows stay for a while, and need none of it
 	h.stream.Store(nil)
