@@ -98,12 +98,11 @@ func (rt *routing) connect(ctx context.Context, r *row) ([]byte, error) {
 	conn, err := dial(ctx, h.term.address.HostPort())
 	if err != nil {
 		c.unhost(h)
-		err = ginnel.Errorf(splice.Code(ctx, err), "router %s: terminator %s: %v", c.r.id, h.term.id, err)
 		host.Fail(err)
 		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.terms.failed(h.term)
 		}
-		return nil, err
+		return nil, ginnel.Errorf(splice.Code(ctx, err), "router %s: terminator %s: %v", c.r.id, h.term.id, err)
 	}
 	circuit, flight, err := h.take(host, r)
 	if err != nil {
