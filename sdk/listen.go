@@ -297,7 +297,7 @@ func (l *Listener) revoked(e *edge, id ginnel.TerminatorID) {
 // routers that the service is not bound at. Binds that hold are not moved. Soon says
 // that there are more in a moment.
 func (l *Listener) missing() (all []*edge, soon bool) {
-	service, _, _ := l.c.services.find(l.service)
+	service := l.c.services.find(l.service)
 	able := l.c.edges.ranked(wish{allowed: service.Routers})
 	leaf := string(l.c.holder.Load().Leaf.Raw)
 	l.mu.Lock()

@@ -78,21 +78,20 @@ func (s *services) watch() <-chan struct{} {
 	return s.changed
 }
 
-// find gives a service of the list; known: whether there is a list.
-func (s *services) find(id ginnel.ServiceID) (service Service, ok, known bool) {
+// find gives a service of the list; one that is not in it may be neither dialed nor hosted.
+func (s *services) find(id ginnel.ServiceID) (service Service) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i, ok := slices.BinarySearchFunc(s.list, id, func(a Service, id ginnel.ServiceID) int { return cmp.Compare(a.ID, id) })
 	if ok {
 		service = s.list[i]
 	}
-	return service, ok, s.known
+	return service
 }
 
 // allowed gives the edge routers that a service may be reached over; none: all.
 func (s *services) allowed(id ginnel.ServiceID) []ginnel.RouterID {
-	service, _, _ := s.find(id)
-	return service.Routers
+	return s.find(id).Routers
 }
 
 // controller gives the one that was asked last: others spread by chance, and

@@ -62,6 +62,7 @@ func newPerfSoakCmd() *cobra.Command {
 	}
 	return cmd
 }
+
 func plotSoak(file string, length time.Duration, records []perf.Record) error {
 	f, err := os.Create(file)
 	if err != nil {

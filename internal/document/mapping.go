@@ -114,8 +114,7 @@ func (m Mapping) Refuse(err error) {
 		all = joined.Unwrap()
 	}
 	for _, err := range all {
-		var keyed Keyed
-		if errors.As(err, &keyed) {
+		if keyed, ok := errors.AsType[Keyed](err); ok {
 			key, text := keyed.At()
 			m.Wrong(key, "%s", text)
 		}

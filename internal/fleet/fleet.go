@@ -24,8 +24,8 @@ const (
 	// MostCircuits bounds the idle circuits of a bench: a router lets one identity
 	// have half as many again.
 	MostCircuits = 10_000
-	// VitalsFlag, with a file behind it, has "perf child" keep the vitals of its
-	// process in that file.
+	// VitalsFlag is, with a file behind it, what has "perf child" keep the vitals of
+	// its process in that file.
 	VitalsFlag = "--vitals="
 	// VitalsEvery is how often they are kept.
 	VitalsEvery = 5 * time.Second
