@@ -159,7 +159,7 @@ func (n *network) whys() {
 		n.Errorf("why: %v", o)
 	}
 	n.refused(1, "identity eve: not found", "policy", "why", "--identity", "eve", "--service", "web")
-	n.refused(2, "give --identity and --service", "policy", "why", "--service", "web")
+	n.refused(2, "give --identity", "policy", "why", "--service", "web")
 }
 
 // tunnels: unchanged programs reach a service by name.
