@@ -35,7 +35,7 @@ test: build
 	@for p in chromium curl dbus-daemon dig ip iperf3 nft psql scp ssh sshd systemd-resolved; do PATH=$$PATH:/usr/sbin:/sbin:/usr/lib/systemd command -v $$p >/dev/null || echo "skipped: the tests that run $$p, which is not installed"; done
 	$(GO) vet $(TAGS) ./...
 	$(GO) test $(TAGS) $(RACE) -shuffle=on ./...
-	$(GO) test -run '^TestL17_SimultaneousDials$$' ./internal/transport # 10,000 times; with the detector 1,000
+	$(GO) test -run '^TestL17_SimultaneousDials$$' ./internal/transport # 10,000 times; with the detector 200
 	$(GO) test -run '^TestNoRowIsLeft$$' ./cmd/ginnel # 10,000 dials; with the detector 500
 	@$(MAKE) --no-print-directory cases
 

@@ -77,7 +77,7 @@ func (s *side) stop() {
 func TestL17_SimultaneousDials(t *testing.T) {
 	interleavings := 10000
 	if raceEnabled { // make test runs all of them without the detector, too
-		interleavings = 1000
+		interleavings = 200
 	}
 	for seed := range interleavings {
 		synctest.Test(t, func(t *testing.T) { simultaneous(t, uint64(seed)) })

@@ -138,7 +138,7 @@ func TestL61_TenThousandShortFlows(t *testing.T) {
 			socket.in <- sent{program(byte(i%hosts), i/hosts), target, fmt.Sprint(i)}
 		}
 		synctest.Wait()
-		if n := runtime.NumGoroutine() - before; n > 2*all {
+		if n := runtime.NumGoroutine() - before; n > 2*all+10 { // and what the table itself has
 			t.Errorf("%d goroutines for %d flows and as many servers", n, all)
 		}
 		if s := f.stats(); s.Open != all || s.Dialed != all || s.Dropped != 0 || open.Load() != all {
