@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ginnel/ginnel/internal/fleet"
 )
 
 // TestDialUDP has datagrams on standard input and output, to a service that a
@@ -61,7 +63,7 @@ policies:
 		}
 	})
 	var out string
-	err = until(ctx, "the host", func() (bool, error) { // it is bound soon
+	err = fleet.Until(ctx, "the host", func() (bool, error) { // it is bound soon
 		var err error
 		out, err = fed(ctx, "hello", "dial", "--udp", "own", "--identity", alice, "--wait", "1ms")
 		return err == nil, err

@@ -5,15 +5,14 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ginnel/ginnel/internal/fleet"
 	"github.com/ginnel/ginnel/internal/lab"
 	"github.com/ginnel/ginnel/internal/perf"
 )
@@ -143,7 +142,7 @@ func perfServer(ctx context.Context, t *testing.T, args ...string) (stop func())
 func awaitPerf(ctx context.Context, t *testing.T, identity, service string, args ...string) {
 	t.Helper()
 	t.Setenv("GINNEL_IDENTITY", identity)
-	err := until(ctx, "the host", func() (bool, error) {
+	err := fleet.Until(ctx, "the host", func() (bool, error) {
 		root := newRootCmd()
 		root.SetArgs(append([]string{"perf", "client", "--service", service, "--only", "echo", "--duration", "1ms"}, args...))
 		root.SetOut(new(bytes.Buffer))
@@ -167,21 +166,4 @@ func perfRun(ctx context.Context, t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	return out.String()
-}
-
-// until asks ready again and again until it says yes.
-func until(ctx context.Context, what string, ready func() (bool, error)) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		yes, err := ready()
-		if err == nil && yes {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%s: not ready: %w", what, cmp.Or(err, ctx.Err()))
-		}
-	}
 }

@@ -36,11 +36,11 @@ func (n *network) faults(found *perf.Comparison) error {
 	if err := n.processes[beyond].Halt(ctx); err != nil {
 		return err
 	}
-	if err := until(ctx, "a silent link to be down", unlinked(beyond)); err != nil {
+	if err := Until(ctx, "a silent link to be down", unlinked(beyond)); err != nil {
 		return err
 	}
 	found.Add(perf.Faults, perf.AfterSilentLink, "ms", milliseconds(time.Since(begin)))
-	if err := until(ctx, "a silent router to be gone", gone(beyond)); err != nil {
+	if err := Until(ctx, "a silent router to be gone", gone(beyond)); err != nil {
 		return err
 	}
 	found.Add(perf.Faults, perf.AfterSilentCtrl, "ms", milliseconds(time.Since(begin)))
@@ -52,7 +52,7 @@ func (n *network) faults(found *perf.Comparison) error {
 		return err
 	}
 	for _, seen := range []func() (bool, error){unlinked(egress), gone(egress)} {
-		if err := until(ctx, "a killed router to be gone", seen); err != nil {
+		if err := Until(ctx, "a killed router to be gone", seen); err != nil {
 			return err
 		}
 	}

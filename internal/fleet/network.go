@@ -165,7 +165,7 @@ func (n *network) startController(ctx context.Context) error {
 		return err
 	}
 	n.client = api.NewSocketClient(filepath.Join(home, api.SocketName))
-	return until(ctx, "the controller", func() (bool, error) {
+	return Until(ctx, "the controller", func() (bool, error) {
 		_, err := n.client.Status(ctx)
 		return err == nil, nil
 	})
@@ -274,7 +274,7 @@ func (n *network) describeWay(ctx context.Context, w way, server string) error {
 
 // await waits until all routers are connected and the links are up and measured.
 func (n *network) await(ctx context.Context) error {
-	return until(ctx, "routers and their links", func() (bool, error) {
+	return Until(ctx, "routers and their links", func() (bool, error) {
 		routers, err := n.client.Routers().List(ctx)
 		if err != nil {
 			return false, err
@@ -316,7 +316,7 @@ func (n *network) checkPaths(ctx context.Context, dial func(context.Context, way
 			return err
 		}
 		defer conn.Close()
-		err = until(ctx, "a circuit of the way "+w.service, func() (bool, error) {
+		err = Until(ctx, "a circuit of the way "+w.service, func() (bool, error) {
 			circuits, err := n.client.ListCircuits(ctx)
 			i := slices.IndexFunc(circuits, func(c api.Circuit) bool { return string(c.Service) == w.service })
 			if i >= 0 && !slices.Equal(circuits[i].Path, w.path) {
@@ -331,8 +331,9 @@ func (n *network) checkPaths(ctx context.Context, dial func(context.Context, way
 	return nil
 }
 
-// until asks ready again and again until it says yes.
-func until(ctx context.Context, what string, ready func() (bool, error)) error {
+// Until asks ready again and again until it says yes. The error is that of what, with
+// ready's last one or ctx's.
+func Until(ctx context.Context, what string, ready func() (bool, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {

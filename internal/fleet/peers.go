@@ -68,7 +68,7 @@ func (p peer) begin(f *fleet, dir, server string) (perf.Side, error) {
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, 20*time.Second)
 	defer cancel()
-	return s, until(ctx, "the way through "+p.name, func() (bool, error) {
+	return s, Until(ctx, "the way through "+p.name, func() (bool, error) {
 		_, err := perf.Connect(ctx, s.Dial, 1, perf.Bound{Count: 1})
 		return err == nil, err
 	})
@@ -178,7 +178,7 @@ func beginSSH(f *fleet, dir, server string) (perf.Side, error) {
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
 	defer cancel()
-	err = until(ctx, "sshd", func() (bool, error) {
+	err = Until(ctx, "sshd", func() (bool, error) {
 		conn, err := perf.DialTCP(ports[0])(ctx)
 		if err != nil {
 			return false, err

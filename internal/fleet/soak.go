@@ -94,7 +94,7 @@ func (n *network) startSoak(server, flows string) (load perf.Soak, err error) {
 			return new(net.Dialer).DialContext(ctx, "udp", datagrams)
 		},
 	}
-	return load, until(ctx, "the way to the host", func() (bool, error) {
+	return load, Until(ctx, "the way to the host", func() (bool, error) {
 		_, err := perf.Connect(ctx, load.Ways[1], 1, perf.Bound{Count: 1})
 		return err == nil, nil // until the host has bound
 	})

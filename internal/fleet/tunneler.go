@@ -53,7 +53,7 @@ func (n *network) startTunneler(ctx context.Context, identity string, more ...st
 	t := tunneler{p, map[string]string{}, ready.Listen[len(n.ways):], ready.Metrics, ready.DNS}
 	for i, w := range n.ways {
 		t.listen[w.service] = ready.Listen[i]
-		err := until(ctx, "the way "+w.service, func() (bool, error) {
+		err := Until(ctx, "the way "+w.service, func() (bool, error) {
 			_, err := perf.Connect(ctx, perf.DialTCP(ready.Listen[i]), 1, perf.Bound{Count: 1})
 			return err == nil, err
 		})

@@ -131,21 +131,7 @@ func TestE2E_UnchangedProgram(t *testing.T) {
 	}
 	cmd := inside(program)
 	cmd.Env = append(os.Environ(), childVariable+"="+filepath.Join(t.TempDir(), "names.json"))
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	if line, _ := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("child says %q", line)
-	}
+	stdin := startChild(t, cmd)
 	for _, test := range []struct {
 		url, want string
 		exits     []int
@@ -176,4 +162,25 @@ func TestE2E_UnchangedProgram(t *testing.T) {
 	if out, err := inside("ip", "route", "show", "table", "all").Output(); err != nil || strings.Contains(string(out), "100.64.0.0") {
 		t.Errorf("routes after: %v\n%s", err, out)
 	}
+}
+
+// startChild starts a tunneler that says when it is ready; it ends with its input.
+func startChild(t *testing.T, cmd *exec.Cmd) (stdin io.Closer) {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	if line, _ := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("child says %q", line)
+	}
+	return stdin
 }

@@ -137,21 +137,7 @@ func TestResolved_Real(t *testing.T) {
 	cmd := h.command(program)
 	cmd.Env = append(cmd.Env, childVariable+"="+filepath.Join(t.TempDir(), "names.json"), hostDNSVariable+"=auto", dnsVariable+"=192.0.2.9:53") // as for a LAN
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	if line, _ := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("child says %q", line)
-	}
+	stdin := startChild(t, cmd)
 	page := []string{"curl", "--silent", "--show-error", "--max-time", "5", "http://web.internal/"}
 	h.until("site web.internal", page...)
 	h.until("site first.w.internal", "curl", "--silent", "--show-error", "--max-time", "5", "http://first.w.internal/")
