@@ -295,7 +295,7 @@ func (h *hop) Urgent(b endpoint.Batch, frame []byte) {
 func newBatch() endpoint.Batch { return new(transport.Batch) }
 
 // Drop forgets what waits.
-func (h *hop) Drop() { h.queue.Drop() }
+func (h *hop) Drop() int { return h.queue.Drop() }
 
 // Stalled is for those who count.
 func (*hop) Stalled() {}

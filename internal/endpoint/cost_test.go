@@ -27,7 +27,7 @@ type direct struct {
 
 func (*direct) Label() uint32      { return 7 }
 func (*direct) RTT() time.Duration { return 0 }
-func (*direct) Drop()              {}
+func (*direct) Drop() int          { return 0 }
 func (*direct) Stalled()           {}
 
 func (d *direct) Ordered(_ Batch, frame []byte) {

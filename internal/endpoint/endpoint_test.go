@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -92,7 +93,6 @@ func newHop(label uint32) *hop {
 
 func (h *hop) Label() uint32                 { return h.label }
 func (h *hop) RTT() time.Duration            { return time.Millisecond }
-func (h *hop) Drop()                         {}
 func (h *hop) Stalled()                      {}
 func (h *hop) Urgent(_ Batch, frame []byte)  { h.put(frame) }
 func (h *hop) Ordered(_ Batch, frame []byte) { h.put(frame) }
@@ -104,6 +104,20 @@ func (h *hop) put(frame []byte) {
 	}
 	h.mu.Unlock()
 	wake(h.bell)
+}
+
+// Drop takes out what keeps its place and was not carried yet.
+func (h *hop) Drop() (data int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.queue = slices.DeleteFunc(h.queue, func(frame []byte) bool {
+		head, _ := wire.ParseHeader(frame)
+		if head.Type == wire.Data {
+			data += head.Length
+		}
+		return slices.Contains([]wire.Type{wire.Start, wire.ResumeAt, wire.Data, wire.EOF}, head.Type)
+	})
+	return data
 }
 
 func (h *hop) losing() func(wire.Header) bool {

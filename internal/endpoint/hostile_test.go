@@ -26,7 +26,7 @@ func (deaf) Label() uint32         { return 1 }
 func (deaf) RTT() time.Duration    { return 0 }
 func (deaf) Urgent(Batch, []byte)  {}
 func (deaf) Ordered(Batch, []byte) {}
-func (deaf) Drop()                 {}
+func (deaf) Drop() int             { return 0 }
 func (deaf) Stalled()              {}
 
 // counted counts the slabs that are out.

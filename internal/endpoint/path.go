@@ -129,7 +129,7 @@ func (s *Stream) resumeAt(now time.Time, generation uint32, number uint8, payloa
 		return errors.New("resume of another path")
 	}
 	if s.next.hop != nil && generation == s.next.generation {
-		s.hop.Drop()
+		_ = s.hop.Drop() // and the counts of its credit end with it
 		s.hop, s.next = s.next.hop, pending{}
 		s.flow.SetRTT(s.hop.RTT())
 	} else if generation != s.flow.Generation() {
@@ -160,7 +160,7 @@ func (s *Stream) NewPath(generation uint32, hop Hop) error {
 	if err := s.flow.NewPath(now, generation); err != nil {
 		return err
 	}
-	s.hop.Drop()
+	_ = s.hop.Drop() // and the counts of its credit end with it
 	s.hop = hop
 	s.flow.SetRTT(hop.RTT())
 	s.pump(now)
@@ -238,13 +238,13 @@ func (s *Stream) send(fr flow.Frame) {
 	case flow.Resume:
 		b = wire.AppendResumeAt(b, label, fr.Generation, fr.Offset)
 		wire.PutFlags(b, fr.Number)
-		s.hop.Drop()
+		s.unsent(fr)
 		s.hop.Ordered(s.batch, b)
 	case flow.EOF:
 		s.eofBehind = s.saidAll
 		s.hop.Ordered(s.batch, wire.AppendFrame(b, label, wire.EOF, 0, nil))
 	case flow.Reset:
-		s.hop.Drop()
+		s.unsent(fr)
 		s.hop.Urgent(s.batch, wire.AppendReset(nil, label, fr.Code, fr.Text))
 	case flow.Grant:
 		s.hop.Urgent(s.batch, wire.AppendUint64Frame(b, label, wire.Credit, fr.Offset))
@@ -259,10 +259,14 @@ func (s *Stream) send(fr flow.Frame) {
 	case flow.KeepAlive:
 		s.hop.Urgent(s.batch, wire.AppendFrame(b, label, wire.KeepAlive, 0, nil))
 	case flow.PathBroken:
+		s.unsent(fr)
 		s.hop.Urgent(s.batch, wire.AppendFrame(b, label, wire.PathBroken, 0, nil))
 	case flow.PathMended: // of routers
 	}
 }
+
+// unsent throws away what waits before fr, which makes it void.
+func (s *Stream) unsent(fr flow.Frame) { s.flow.Unsent(fr.Generation, s.hop.Drop()) }
 
 // arm sets the timer when it would fire too late.
 func (s *Stream) arm(now time.Time) {

@@ -53,10 +53,33 @@ func (c *counter) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// mend breaks the path somewhere in its middle, and it is whole again at once.
+func (e *ends) mend() error {
+	for _, t := range []wire.Type{wire.PathBroken, wire.PathMended} {
+		for _, s := range []*Stream{e.host.stream, e.client.stream} {
+			s.Frame(e.path.generation, wire.Header{Type: t}, nil)
+		}
+	}
+	return nil
+}
+
 // 1,000 other paths while data flows both ways, every other one because the old
 // one broke: no byte is lost, doubled or reordered.
 func TestL65_Rerouted1000Times(t *testing.T) {
 	e := dial(t, newTrust(t), config(), config())
+	e.survive(t, func(i int) error { return e.reroute(t, i%2 == 0) })
+}
+
+// 1,000 breaks that are mended, each of which throws away what waits at both ends:
+// that must cost no credit, or the path is shut in the end and nobody says so.
+func TestL65_Mended1000Times(t *testing.T) {
+	e := dial(t, newTrust(t), config(), config())
+	e.survive(t, func(int) error { return e.mend() })
+}
+
+// survive does something to the path 1,000 times while data flows both ways: no byte is
+// lost, doubled or reordered.
+func (e *ends) survive(t *testing.T, harm func(i int) error) {
 	var stop atomic.Bool
 	var moved [2]atomic.Int64
 	var sent, got [2][]byte
@@ -89,7 +112,7 @@ func TestL65_Rerouted1000Times(t *testing.T) {
 	}
 	for i := range 1000 {
 		before := moved[0].Load()
-		if err := e.reroute(t, i%2 == 0); err != nil {
+		if err := harm(i); err != nil {
 			t.Fatal(err)
 		}
 		for i%10 == 0 && moved[0].Load() == before { // not only breaks: data, too

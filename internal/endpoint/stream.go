@@ -28,8 +28,9 @@ type Hop interface {
 	// Urgent sends a frame that may overtake those. Of each type one may wait; a
 	// newer one takes its place.
 	Urgent(b Batch, frame []byte)
-	// Drop throws away what Ordered has queued and not sent.
-	Drop()
+	// Drop throws away what Ordered has queued and not sent, and gives the bytes of
+	// DATA in it.
+	Drop() int
 	// Stalled tells that what is to be sent has begun to wait for credit.
 	Stalled()
 	// RTT of the connection, without queues on it; 0: unknown.

@@ -164,10 +164,11 @@ func (h *hop) Urgent(b endpoint.Batch, frame []byte) {
 }
 
 // Drop throws away what Ordered has queued and not sent.
-func (h *hop) Drop() {
+func (h *hop) Drop() int {
 	if o := h.out.Load(); o != nil {
-		o.queue.Drop()
+		return o.queue.Drop()
 	}
+	return 0
 }
 
 // Stalled counts a wait for credit.

@@ -132,7 +132,7 @@ func (h *programHop) Ordered(_ endpoint.Batch, frame []byte) {
 	_ = h.conn.SendData(nil, h.queue, frame)
 }
 func (h *programHop) Urgent(_ endpoint.Batch, frame []byte) { _ = h.conn.SendFrame(nil, frame) }
-func (h *programHop) Drop()                                 { h.queue.Drop() }
+func (h *programHop) Drop() int                             { return h.queue.Drop() }
 func (*programHop) Stalled()                                {}
 func (h *programHop) RTT() time.Duration                    { return time.Duration(h.p.rtt.Load()) }
 

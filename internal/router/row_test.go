@@ -387,6 +387,34 @@ func TestVoid(t *testing.T) {
 	})
 }
 
+// What RESUME and PATH_BROKEN throw away in front of a full socket was never sent, and
+// costs no credit: else the way would be shut for good after some of them.
+func TestL65_ThrownAwayCostsNoCredit(t *testing.T) {
+	onBench(t, func(t *testing.T, b *bench) {
+		run(t, b.nearEnd, &sink{})
+		const limit = 1 << 30
+		b.give(b.far, nil, creditOf(label.New(6, 7), limit))
+		w := &b.row.ways[0]
+		for _, void := range [][]byte{
+			wire.AppendResumeAt(nil, uint32(label.New(5, 7)), 1, 0),
+			wire.AppendFrame(nil, uint32(label.New(5, 7)), wire.PathBroken, 0, nil),
+		} {
+			for w.queued() < flow.InitialWindow/2 { // farEnd is not read
+				b.give(b.near, nil, dataOf(label.New(5, 7), 1000))
+				synctest.Wait()
+			}
+			b.give(b.near, nil, void)
+		}
+		far := &sink{}
+		run(t, b.farEnd, far)
+		settled(t, func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return far.bytes() > 0 && w.credit.Left() == limit-far.bytes()
+		})
+	})
+}
+
 // A peer that grants without end and takes nothing makes this router keep no
 // more than it granted itself.
 func TestStuckSocketIsBounded(t *testing.T) {

@@ -289,7 +289,7 @@ func (w *way) void(now time.Time, b *transport.Batch) {
 		h.free()
 	})
 	if w.queue != nil {
-		w.queue.Drop()
+		w.credit.Unspend(w.queue.Drop())
 	}
 	w.started, w.ended = false, false
 	if lost > 0 {

@@ -3,7 +3,11 @@
 
 package transport
 
-import "context"
+import (
+	"context"
+
+	"github.com/ginnel/ginnel/internal/wire"
+)
 
 // quantum is what a queue may send in its turn, in bytes: one full frame.
 const quantum = largeBuffer
@@ -47,12 +51,32 @@ func (q *Queue) Len() int {
 	return q.frames.bytes
 }
 
-// Drop forgets the frames that wait: the circuit is gone or starts over.
-func (q *Queue) Drop() {
+// Drop forgets the frames that wait: the circuit is gone or starts over. It gives the
+// bytes of DATA in them, headers excluded.
+func (q *Queue) Drop() (data int) {
 	q.conn.mu.Lock()
 	defer q.conn.mu.Unlock()
-	q.frames.clear()
+	for b := q.frames.pop(); b != nil; b = q.frames.pop() {
+		data += dataIn(b.b)
+		b.free()
+	}
 	q.wakeLocked()
+	return data
+}
+
+// dataIn gives the bytes of DATA in whole frames.
+func dataIn(frames []byte) (n int) {
+	for len(frames) > 0 {
+		h, err := wire.ParseHeader(frames)
+		if err != nil {
+			panic("BUG: a queue holds what is no frame: " + err.Error())
+		}
+		if h.Type == wire.Data {
+			n += h.Length
+		}
+		frames = frames[wire.HeaderSize+h.Length:]
+	}
+	return n
 }
 
 // Wait returns nil once fewer than limit bytes wait, the connection's error

@@ -32,6 +32,10 @@ func (c *Credit) Spend(n int) bool {
 	return true
 }
 
+// Unspend takes back n bytes that were spent on frames which were thrown away before
+// they were sent: who grants never hears of them.
+func (c *Credit) Unspend(n int) { c.sent -= uint64(n) }
+
 // Raise takes a CREDIT frame: the absolute count of bytes that may have been sent
 // since the hop began. One that was overtaken by a newer one changes nothing.
 func (c *Credit) Raise(limit uint64) { c.limit = max(c.limit, limit) }

@@ -37,7 +37,8 @@
 //  1. START, RESUME, DATA and EOF of a direction never overtake each other.
 //  2. PATH_BROKEN and RESUME throw away all START, RESUME, DATA and EOF that are
 //     queued before them in their direction; PATH_BROKEN a waiting PATH_MENDED, too.
-//     The bytes thrown away count as consumed for the hop's credit.
+//     The bytes thrown away count as consumed for the credit of the hop that they came
+//     by, and as not spent for that of the hop that they did not go out by.
 //
 // What only the host has heard nobody would mend: only the client asks for a path. So
 // a host that has waited 3 s for it, and whose own connection stands, says PATH_BROKEN

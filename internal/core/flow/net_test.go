@@ -18,10 +18,12 @@ type packet struct {
 	payload []byte
 }
 
-// hop is a connection between node i and i+1 of a path; pipes are FIFO.
+// hop is a connection between node i and i+1 of a path; pipes are FIFO. What is in
+// line was sent and waits for the socket: it may still be thrown away.
 type hop struct {
 	up    bool
 	pipes [2][]packet // 0: towards the host
+	lines [2][]packet
 }
 
 // side is what a transit router holds for one neighbour of a row.
@@ -127,9 +129,7 @@ func (n *network) pump() {
 			if i == 1 {
 				at = len(r.hops) - 1
 			}
-			if r.hops[at].up {
-				r.hops[at].pipes[i] = append(r.hops[at].pipes[i], p)
-			}
+			n.put(r, at, i, p)
 		}
 		if kept := f.Retained(); kept > n.most+MaxPayload {
 			n.t.Fatalf("end %d retains %d", i, kept)
@@ -198,9 +198,36 @@ func (n *network) consume(r *route, i, dir, size int) {
 	}
 }
 
+// put sends p over a hop in direction dir. What need not keep its place overtakes.
 func (n *network) put(r *route, at, dir int, p packet) {
-	if r.hops[at].up {
-		r.hops[at].pipes[dir] = append(r.hops[at].pipes[dir], p)
+	h := r.hops[at]
+	if !h.up {
+		return
+	}
+	if p.frame.Kind == Resume || p.frame.Kind == PathBroken {
+		n.unsent(r, at, dir)
+	}
+	if p.frame.Kind.inLine() {
+		h.lines[dir] = append(h.lines[dir], p)
+	} else {
+		h.pipes[dir] = append(h.pipes[dir], p)
+	}
+}
+
+// unsent throws away what waits in line at a hop; the credit spent on it is whole again.
+func (n *network) unsent(r *route, at, dir int) {
+	size := 0
+	for _, p := range r.hops[at].lines[dir] {
+		size += len(p.payload)
+	}
+	r.hops[at].lines[dir] = nil
+	switch {
+	case dir == 0 && at == 0:
+		n.ends[0].Unsent(r.generation, size)
+	case dir == 1 && at == len(r.hops)-1:
+		n.ends[1].Unsent(r.generation, size)
+	default:
+		r.routers[at-1+dir].sides[1-dir].credit.Unspend(size)
 	}
 }
 
@@ -294,7 +321,7 @@ func (n *network) cut(r *route, at int) {
 	if !h.up {
 		return
 	}
-	h.up, h.pipes = false, [2][]packet{}
+	h.up, h.pipes, h.lines = false, [2][]packet{}, [2][]packet{}
 	n.tell(r, at, packet{frame: Frame{Kind: PathBroken}})
 }
 
@@ -350,18 +377,22 @@ func (n *network) lose(r *route, i, dir int, p packet) {
 	n.say(r, i, 1-dir, p)
 }
 
-// deliverOne takes from a random pipe; false when all are empty.
+// deliverOne takes from a random pipe or line; false when all are empty.
 func (n *network) deliverOne() bool {
 	type spot struct {
 		r       *route
 		at, dir int
+		line    bool
 	}
 	var spots []spot
 	for _, r := range n.routes {
 		for at, h := range r.hops {
 			for dir := range h.pipes {
 				if len(h.pipes[dir]) > 0 {
-					spots = append(spots, spot{r, at, dir})
+					spots = append(spots, spot{r, at, dir, false})
+				}
+				if len(h.lines[dir]) > 0 {
+					spots = append(spots, spot{r, at, dir, true})
 				}
 			}
 		}
@@ -370,7 +401,13 @@ func (n *network) deliverOne() bool {
 		return false
 	}
 	s := spots[rapid.IntRange(0, len(spots)-1).Draw(n.t, "pipe")]
-	n.deliver(s.r, s.at, s.dir)
+	if !s.line {
+		n.deliver(s.r, s.at, s.dir)
+		return true
+	}
+	h := s.r.hops[s.at]
+	h.pipes[s.dir] = append(h.pipes[s.dir], h.lines[s.dir][0])
+	h.lines[s.dir] = h.lines[s.dir][1:]
 	return true
 }
 
@@ -391,11 +428,7 @@ func (n *network) step() {
 	case what < 44:
 		n.mend(r, at)
 	case what < 46 || n.ends[0].Wants() == WantPath && what < 50:
-		last := n.routes[len(n.routes)-1].generation
-		n.addRoute(last + 256)
-		if err := n.ends[0].NewPath(n.now, last+256); err != nil {
-			n.t.Fatal(err)
-		}
+		n.reroute()
 	case what < 50:
 		n.now = n.now.Add(time.Duration(rapid.IntRange(0, 5000).Draw(n.t, "ms")) * time.Millisecond)
 		for _, f := range n.ends {
@@ -407,7 +440,16 @@ func (n *network) step() {
 	n.pump()
 }
 
-// settle mends everything and lets both streams run to their ends.
+// reroute gives the circuit another path.
+func (n *network) reroute() {
+	next := n.routes[len(n.routes)-1].generation + 256
+	n.addRoute(next)
+	if err := n.ends[0].NewPath(n.now, next); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// settle mends everything, gives another path where one is wanted, and lets both streams run to their ends.
 func (n *network) settle() {
 	for i := range n.ends {
 		n.ends[i].CloseWrite()
@@ -420,6 +462,9 @@ func (n *network) settle() {
 		r := n.routes[len(n.routes)-1]
 		for at := range r.hops {
 			n.mend(r, at)
+		}
+		if n.ends[0].Wants() == WantPath {
+			n.reroute()
 		}
 		n.pump()
 		for range 20 {

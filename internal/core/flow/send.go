@@ -55,6 +55,14 @@ func (f *Flow) stall() {
 	}
 }
 
+// Unsent tells that n bytes of the DATA that Next gave for the path of generation were
+// thrown away before they were sent, as rule 2 of the package comment wants.
+func (f *Flow) Unsent(generation uint32, n int) {
+	if generation == f.generation {
+		f.credit.Unspend(n)
+	}
+}
+
 // nextDue gives a frame that needs no credit. A broken path still has a first
 // hop, whose credit goes on being counted.
 func (f *Flow) nextDue() (Frame, bool) {
