@@ -141,6 +141,7 @@ func dialService(cmd *cobra.Command, service string, f dialFlags) error {
 	if f.udp {
 		conn, err := client.DialPacket(ctx, ginnel.ServiceID(service), opts)
 		cancel()
+		err = adviseDial(client, service, err)
 		if err == nil && f.explain {
 			err = printExplain(cmd, service, conn)
 		}
@@ -155,6 +156,7 @@ func dialService(cmd *cobra.Command, service string, f dialFlags) error {
 	conn, err := client.DialService(ctx, ginnel.ServiceID(service), opts)
 	cancel()
 	if err != nil {
+		err = adviseDial(client, service, err)
 		if dial, ok := errors.AsType[*ginnel.DialError](err); ok && f.explain && !wantJSON(cmd) {
 			err = errors.Join(writeText(cmd.ErrOrStderr(), attemptsText(dial.Attempts)), withHint(err, explainHint(dial)...))
 		}
@@ -169,6 +171,14 @@ func dialService(cmd *cobra.Command, service string, f dialFlags) error {
 		return err
 	}
 	return drain(cmd.Context(), client)
+}
+
+// adviseDial adds to a dial that no policy allows how to see which one is missing.
+func adviseDial(client *sdk.Client, service string, err error) error {
+	if errors.Is(err, ginnel.NotAuthorized) {
+		return withHint(err, "on the controller: ginnel policy why --identity "+string(client.Identity().ID())+" --service "+service)
+	}
+	return err
 }
 
 // attemptsText gives attempts for people, one a line.

@@ -52,7 +52,7 @@ func newIdentityCreateCmd() *cobra.Command {
 			TokenLife: ginnel.Duration(*life),
 		}, *edges)
 		if err != nil {
-			return err
+			return adviseCreate(ginnel.RoleIdentity, args[0], err)
 		}
 		return printToken(cmd, made)
 	})

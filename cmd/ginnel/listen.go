@@ -102,6 +102,13 @@ func listenService(cmd *cobra.Command, service string, f listenFlags, log *slog.
 		return err
 	}
 	if f.forward != "" {
+		begun := struct {
+			Service string `json:"service"`
+			Address string `json:"address"`
+		}{service, f.forward}
+		if err := said(cmd, begun, "hosting "+service+" at "+f.forward); err != nil {
+			return err
+		}
 		return tunnel.Host(cmd.Context(), client, ginnel.ServiceID(service), ginnel.Address(f.forward),
 			f.opts, tunnel.ForwardConfig{Log: log})
 	}

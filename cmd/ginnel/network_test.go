@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -123,7 +124,8 @@ func (n *network) dials(alice, bob string) {
 	n.refused(2, "give --identity FILE", "dial", "web")
 	n.refused(2, "give SERVICE", "dial", "--identity", alice)
 	n.refused(1, "INVALID_SERVICE: there is no service \"nope\"", "dial", "nope", "--identity", alice)
-	if o := n.refused(1, "no dial policy joins identity bob and service web", "dial", "web", "--identity", bob); o["code"] != "NOT_AUTHORIZED" {
+	if o := n.refused(1, "no dial policy joins identity bob and service web", "dial", "web", "--identity", bob); o["code"] != "NOT_AUTHORIZED" ||
+		fmt.Sprint(o["hints"]) != "[on the controller: ginnel policy why --identity bob --service web]" {
 		n.Errorf("not authorized: %v", o)
 	}
 	n.whys()
@@ -270,7 +272,9 @@ func (n *network) hosts(alice, bob string) {
 	}
 	hosted(0)
 
-	forward := n.start("listen", "files", "--identity", bob, "--forward", "tcp:"+echo(n.T))
+	address := "tcp:" + echo(n.T)
+	forward := n.start("listen", "files", "--identity", bob, "--forward", address)
+	forward.log.has("ginnel: hosting files at " + address)
 	hosted(2)
 	for range 2 {
 		if got := n.feed("twice", "dial", "files", "--identity", alice); got != "twice" {

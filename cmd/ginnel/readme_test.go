@@ -60,7 +60,7 @@ func TestReadmeWalk(t *testing.T) {
 	if status != 0 || strings.Contains(stderr, "hint:") {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
-	for _, want := range []string{"HTTP/1.0 200 OK", "IN\tA\t100.", "Directory listing"} {
+	for _, want := range []string{"HTTP/1.0 200 OK", "IN\tA\t100.", "\nhello from behind r2\n"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s\n%s", want, stdout, stderr)
 		}

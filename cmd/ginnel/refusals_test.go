@@ -17,7 +17,14 @@ import (
 func (n *network) refusals(alice, bob string) {
 	n.refused(1, "C/store is in use by another process", "controller", "run", "--dir", "C")
 	n.refused(1, "C holds a network already", "controller", "init", "--dir", "C", "--network", "x")
-	n.refused(1, "router r1: exists already", "router", "create", "r1")
+	for _, role := range []string{"router", "identity"} {
+		n.keep("there.token", role, "create", "there")
+		again := n.refused(1, role+" there: exists already", role, "create", "there")
+		if hint := fmt.Sprint(again["hints"]); !strings.Contains(hint, "ginnel "+role+" token there") {
+			n.Errorf("hint of a %s that is there: %s", role, hint)
+		}
+		n.run(role, "delete", "there")
+	}
 	n.refused(1, "refers to router r9: not found", "link", "create", "r1", "r9")
 	n.refused(1, "refers to service nope: not found", "terminator", "create", "nope", "--router", "r1", "--address", "tcp:a:1")
 	n.refused(1, `want "#role"`, "policy", "create", "p", "--kind", "dial", "--identity", "staff", "--service", "#x")

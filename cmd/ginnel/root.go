@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -35,6 +36,7 @@ func newRootCmd() *cobra.Command {
 		newDialCmd(), newListenCmd(), newTunnelCmd(), newDNSCmd(),
 		newVersionCmd(),
 	)
+	root.Flags().Bool("version", false, "the same as ginnel version")
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	root.SetFlagErrorFunc(flagError)
@@ -85,9 +87,12 @@ func checkVerb(cmd *cobra.Command, args []string) error {
 	return withHint(err, "one of "+strings.Join(verbs(cmd), ", "))
 }
 
-// needVerb answers a noun alone; the program alone shows its help.
+// needVerb answers a noun alone; the program alone shows its help, or its version.
 func needVerb(cmd *cobra.Command, _ []string) error {
 	if !cmd.HasParent() {
+		if asked, err := cmd.Flags().GetBool("version"); err != nil || asked {
+			return errors.Join(err, printVersion(cmd))
+		}
 		return cmd.Help()
 	}
 	return withHint(usagef("%s: say what to do", cmd.CommandPath()), "one of "+strings.Join(verbs(cmd), ", "))

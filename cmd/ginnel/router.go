@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -69,7 +70,7 @@ func newRouterCreateCmd() *cobra.Command {
 			TokenLife:     ginnel.Duration(*life),
 		})
 		if err != nil {
-			return err
+			return adviseCreate(ginnel.RoleRouter, args[0], err)
 		}
 		return printToken(cmd, made)
 	})
@@ -159,8 +160,17 @@ func newTokenCmd(role ginnel.Role) *cobra.Command {
 	return cmd
 }
 
-// printToken writes a token so that it can be redirected to a file. One that serves
-// nobody is told beside it.
+// adviseCreate adds, where a router or identity is there already, how to get what its
+// creation printed.
+func adviseCreate(role ginnel.Role, id string, err error) error {
+	if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Kind == ginnel.KindConflict {
+		return withHint(err, "a new token for it: ginnel "+string(role)+" token "+id)
+	}
+	return err
+}
+
+// printToken writes a token so that it can be redirected to a file, which is its
+// owner's alone from then on. One that serves nobody is told beside it.
 func printToken(cmd *cobra.Command, made api.Created) error {
 	if wantJSON(cmd) {
 		return printJSON(cmd, made)
@@ -171,5 +181,6 @@ func printToken(cmd *cobra.Command, made api.Created) error {
 			return err
 		}
 	}
+	ownerOnly(cmd.OutOrStdout())
 	return writeText(cmd.OutOrStdout(), made.Token+"\n")
 }

@@ -21,14 +21,16 @@ func newVersionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this program",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := buildVersion()
-			if wantJSON(cmd) {
-				return printJSON(cmd, v)
-			}
-			return writeText(cmd.OutOrStdout(), v.String()+"\n")
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) },
 	}
+}
+
+func printVersion(cmd *cobra.Command) error {
+	v := buildVersion()
+	if wantJSON(cmd) {
+		return printJSON(cmd, v)
+	}
+	return writeText(cmd.OutOrStdout(), v.String()+"\n")
 }
 
 // String gives one line for people.
