@@ -40,7 +40,7 @@ func (z zones) of(name string) (zone string, ok bool) {
 
 // reply answers query of source out of names and zones. forward is true, and the answer
 // nil, when the question is about none of ours.
-func reply(now time.Time, names *Names, in zones, query *dns.Msg, source netip.Addr) (answer *dns.Msg, forward bool) {
+func reply(now time.Time, names *bindings, in zones, query *dns.Msg, source netip.Addr) (answer *dns.Msg, forward bool) {
 	answer = newReply(query)
 	if refusal := refuse(query); refusal != dns.RcodeSuccess {
 		answer.Rcode = refusal
@@ -117,7 +117,7 @@ func newReply(query *dns.Msg) *dns.Msg {
 	return answer
 }
 
-func answerAddress(now time.Time, names *Names, answer *dns.Msg, name string, source netip.Addr) {
+func answerAddress(now time.Time, names *bindings, answer *dns.Msg, name string, source netip.Addr) {
 	addr, _, err := names.Address(now, name, source)
 	if err != nil {
 		answer.Rcode = dns.RcodeServerFailure
@@ -130,7 +130,7 @@ func answerAddress(now time.Time, names *Names, answer *dns.Msg, name string, so
 }
 
 // answerReverse answers a question below in-addr.arpa for the synthetic range.
-func answerReverse(now time.Time, names *Names, answer *dns.Msg, zone string) {
+func answerReverse(now time.Time, names *bindings, answer *dns.Msg, zone string) {
 	question := answer.Question[0]
 	addr, octets := reverseAddress(question.Name)
 	name, known := "", false
@@ -155,7 +155,7 @@ func answerReverse(now time.Time, names *Names, answer *dns.Msg, zone string) {
 
 // reverseZone gives the zone below in-addr.arpa that a question belongs to, if
 // that lies whole in the synthetic range.
-func reverseZone(names *Names, question string) (zone string, ours bool) {
+func reverseZone(names *bindings, question string) (zone string, ours bool) {
 	labels := strings.Split(strings.ToLower(strings.TrimSuffix(question, ".")), ".")
 	count := (names.pool.Bits() + 7) / 8 // octets that name a zone inside the range
 	if len(labels) < count+2 || !slices.Equal(labels[len(labels)-2:], []string{"in-addr", "arpa"}) {

@@ -11,7 +11,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-func testNames(t testing.TB) *Names {
+func testNames(t testing.TB) *bindings {
 	n := mustNames(t, "100.64.0.0/10", Limits{})
 	set(t, n, epoch,
 		service("app", "80", "app.internal"),

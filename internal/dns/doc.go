@@ -6,11 +6,11 @@
 // refused.
 //
 // The deciding parts are pure: Table finds the service of a name and port,
-// Names keeps one address per name, and reply answers one question. Resolver
+// bindings keep one address per name, and reply answers one question. Resolver
 // is the shell round them: sockets, the state file, the clock, upstreams. It
 // does not touch routes or resolv.conf, and it keeps no cache of what the
 // upstreams say.
 //
-// A Resolver is safe for any number of goroutines; Table is immutable; Names
-// belongs to one goroutine, or to whoever holds the lock round it.
+// A Resolver is safe for any number of goroutines; Table is immutable; bindings
+// belong to one goroutine, or to whoever holds the lock round it.
 package dns

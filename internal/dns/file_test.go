@@ -169,7 +169,7 @@ func FuzzApplyJournal(f *testing.F) {
 	f.Add([]byte("{\"generation\":1}\n{\"added\":{\"name\":\"a\",\"address\":\"100.64.0.2\",\"used\":\"2026-01-02T03:04:05Z\"}}\n{\"removed\":\"b\"}\n"))
 	f.Fuzz(func(t *testing.T, journal []byte) {
 		all := applyJournal(state{Generation: 1, Names: []Binding{bind("b", 3)}}, journal)
-		if _, err := NewNames(DefaultRange(), Limits{}, epoch, all); err != nil {
+		if _, err := newBindings(DefaultRange(), Limits{}, epoch, all); err != nil {
 			t.Error(err)
 		}
 	})

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// ErrFull is why a name gets no address: the range, or the number of names
+// errFull is why a name gets no address: the range, or the number of names
 // under wildcards, is used up by names asked for lately.
-var ErrFull = errors.New("no synthetic address is free")
+var errFull = errors.New("no synthetic address is free")
 
 // quarantine is how many TTLs an address rests before another name may get it.
 const quarantine = 10
 
-// Limits bound what Names remembers. Zero values stand for the defaults.
+// Limits bound what is remembered. Zero values stand for the defaults.
 type Limits struct {
 	TTL       time.Duration // life of an answer; 0: 10 s
 	MaxAsked  int           // names that no service names exactly; 0: 8192
@@ -57,7 +57,7 @@ type Change struct {
 // maxChange is how many bindings a Change tells one by one.
 const maxChange = 4096
 
-// Names gives each host name one address of the range and remembers it.
+// bindings gives each host name one address of the range and remembers it.
 //
 //	state    | holds           | leaves by
 //	live     | address, used   | a new Table without it -> resting; unused and asked only -> resting
@@ -71,8 +71,8 @@ const maxChange = 4096
 // is added while those number MaxAsked or more, nor for a source that was the first
 // to ask for as many as are left; (4) the same calls give the same addresses.
 //
-// Names is not safe for concurrent use.
-type Names struct {
+// bindings is not safe for concurrent use.
+type bindings struct {
 	pool    netip.Prefix
 	limits  Limits
 	table   *Table
@@ -96,10 +96,10 @@ type binding struct {
 	by    netip.Addr // who asked first; invalid: nobody, or it is not known
 }
 
-// NewNames gives Names over pool that remember kept. All kept addresses rest
+// newBindings gives bindings of addresses in pool that remember kept. All kept addresses rest
 // at first: nobody knows when they were last answered. Bindings outside pool
 // or doubled are dropped.
-func NewNames(pool netip.Prefix, limits Limits, now time.Time, kept []Binding) (*Names, error) {
+func newBindings(pool netip.Prefix, limits Limits, now time.Time, kept []Binding) (*bindings, error) {
 	if !pool.IsValid() || !pool.Addr().Is4() || pool.Bits() > 30 {
 		return nil, fmt.Errorf("range %s: want an IPv4 prefix of at most 30 bits", pool)
 	}
@@ -107,7 +107,7 @@ func NewNames(pool netip.Prefix, limits Limits, now time.Time, kept []Binding) (
 	if err != nil {
 		return nil, err
 	}
-	n := &Names{
+	n := &bindings{
 		pool: pool.Masked(), limits: limits.WithDefaults(), table: table,
 		byName: make(map[string]*binding), byAddr: make(map[netip.Addr]*binding), first: make(map[netip.Addr]int),
 	}
@@ -122,9 +122,9 @@ func NewNames(pool netip.Prefix, limits Limits, now time.Time, kept []Binding) (
 }
 
 // SetTable replaces what is known. Names that are new in table get their
-// addresses now; names that are gone rest. The error joins ErrFull for every
+// addresses now; names that are gone rest. The error joins errFull for every
 // name that got none.
-func (n *Names) SetTable(now time.Time, table *Table) error {
+func (n *bindings) SetTable(now time.Time, table *Table) error {
 	old := n.table
 	n.table = table
 	n.version++
@@ -148,16 +148,16 @@ func (n *Names) SetTable(now time.Time, table *Table) error {
 }
 
 // Table gives the table in force.
-func (n *Names) Table() *Table { return n.table }
+func (n *bindings) Table() *Table { return n.table }
 
 // TTL gives the life of an answer.
-func (n *Names) TTL() time.Duration { return n.limits.TTL }
+func (n *bindings) TTL() time.Duration { return n.limits.TTL }
 
 // Address gives the address of a canonical name and marks it used; a name
 // that only a wildcard matches gets one at its first question. source asks, and is
-// invalid where that does not matter. The error is ErrFull; ok is false when the
+// invalid where that does not matter. The error is errFull; ok is false when the
 // name is not ours.
-func (n *Names) Address(now time.Time, name string, source netip.Addr) (addr netip.Addr, ok bool, err error) {
+func (n *bindings) Address(now time.Time, name string, source netip.Addr) (addr netip.Addr, ok bool, err error) {
 	if !n.live(name) {
 		return netip.Addr{}, false, nil
 	}
@@ -170,7 +170,7 @@ func (n *Names) Address(now time.Time, name string, source netip.Addr) (addr net
 }
 
 // Name gives the live name of a synthetic address and marks it used.
-func (n *Names) Name(now time.Time, addr netip.Addr) (string, bool) {
+func (n *bindings) Name(now time.Time, addr netip.Addr) (string, bool) {
 	b := n.byAddr[addr.Unmap()]
 	if b == nil || !n.live(b.name) {
 		return "", false
@@ -180,10 +180,10 @@ func (n *Names) Name(now time.Time, addr netip.Addr) (string, bool) {
 }
 
 // Contains reports whether addr lies in the synthetic range.
-func (n *Names) Contains(addr netip.Addr) bool { return n.pool.Contains(addr.Unmap()) }
+func (n *bindings) Contains(addr netip.Addr) bool { return n.pool.Contains(addr.Unmap()) }
 
 // Change gives what changed since it was last called.
-func (n *Names) Change() Change {
+func (n *bindings) Change() Change {
 	c := n.change
 	if c.Whole {
 		c.Live = n.Live()
@@ -193,7 +193,7 @@ func (n *Names) Change() Change {
 }
 
 // note keeps a change for Change.
-func (n *Names) note(list *[]Binding, b *binding) {
+func (n *bindings) note(list *[]Binding, b *binding) {
 	if n.change.Whole {
 		return
 	}
@@ -205,26 +205,26 @@ func (n *Names) note(list *[]Binding, b *binding) {
 }
 
 // Live gives the live names and their addresses, sorted by name.
-func (n *Names) Live() []Binding {
+func (n *bindings) Live() []Binding {
 	return n.list(func(b *binding) bool { return n.live(b.name) })
 }
 
 // All gives every binding, resting ones included, sorted by name: what has to
 // be kept over a restart.
-func (n *Names) All() []Binding { return n.list(func(*binding) bool { return true }) }
+func (n *bindings) All() []Binding { return n.list(func(*binding) bool { return true }) }
 
 // Version counts changes: equal versions, equal table and addresses.
-func (n *Names) Version() uint64 { return n.version }
+func (n *bindings) Version() uint64 { return n.version }
 
 // Since gives the version at which a canonical name got its address; 0 when it has none.
-func (n *Names) Since(name string) uint64 {
+func (n *bindings) Since(name string) uint64 {
 	if b := n.byName[name]; b != nil {
 		return b.since
 	}
 	return 0
 }
 
-func (n *Names) list(want func(*binding) bool) []Binding {
+func (n *bindings) list(want func(*binding) bool) []Binding {
 	var list []Binding
 	for _, b := range n.byName {
 		if want(b) {
@@ -235,16 +235,16 @@ func (n *Names) list(want func(*binding) bool) []Binding {
 	return list
 }
 
-func (n *Names) live(name string) bool { return n.table.Exact(name) || n.table.Matches(name) }
+func (n *bindings) live(name string) bool { return n.table.Exact(name) || n.table.Matches(name) }
 
 // use notes that a program may hold the address for another TTL.
-func (n *Names) use(now time.Time, b *binding) {
+func (n *bindings) use(now time.Time, b *binding) {
 	b.used = now
 	b.free = later(b.free, now.Add((1+quarantine)*n.limits.TTL))
 }
 
 // take gives the binding of name, a new one if need be.
-func (n *Names) take(now time.Time, name string, exact bool, source netip.Addr) (*binding, error) {
+func (n *bindings) take(now time.Time, name string, exact bool, source netip.Addr) (*binding, error) {
 	if b := n.byName[name]; b != nil {
 		return b, nil
 	}
@@ -252,7 +252,7 @@ func (n *Names) take(now time.Time, name string, exact bool, source netip.Addr) 
 		n.forgetIdle(now)
 		for n.asked >= n.limits.MaxAsked || source.IsValid() && n.first[source] >= n.limits.MaxAsked-n.asked {
 			if !n.forgetOldest(now) {
-				return nil, ErrFull
+				return nil, errFull
 			}
 		}
 	}
@@ -261,7 +261,7 @@ func (n *Names) take(now time.Time, name string, exact bool, source netip.Addr) 
 		addr, ok = n.freeAddress(name)
 	}
 	if !ok {
-		return nil, ErrFull
+		return nil, errFull
 	}
 	b := &binding{name: name, addr: addr, used: now, by: source}
 	n.put(b)
@@ -270,7 +270,7 @@ func (n *Names) take(now time.Time, name string, exact bool, source netip.Addr) 
 
 // freeAddress looks for an address without a name, beginning where the name's
 // hash points: so a lost state file costs few addresses.
-func (n *Names) freeAddress(name string) (netip.Addr, bool) {
+func (n *bindings) freeAddress(name string) (netip.Addr, bool) {
 	size := uint64(1) << (32 - n.pool.Bits())
 	if uint64(len(n.byAddr)) >= size {
 		return netip.Addr{}, false
@@ -293,7 +293,7 @@ func (n *Names) freeAddress(name string) (netip.Addr, bool) {
 // usable reports whether a name may have addr: not the first or last of the
 // range, which is where networks have their own address and broadcast, and
 // not the first after them, which stays free for the tunneler itself.
-func (n *Names) usable(addr netip.Addr) bool {
+func (n *bindings) usable(addr netip.Addr) bool {
 	if !addr.Is4() || !n.pool.Contains(addr) || !n.pool.Contains(addr.Next()) {
 		return false
 	}
@@ -305,7 +305,7 @@ func Own(pool netip.Prefix) netip.Addr { return pool.Masked().Addr().Next() }
 
 // forgetIdle forgets the names that no service names exactly and nobody has
 // used for long.
-func (n *Names) forgetIdle(now time.Time) {
+func (n *bindings) forgetIdle(now time.Time) {
 	if now.Before(n.sweep) {
 		return
 	}
@@ -318,7 +318,7 @@ func (n *Names) forgetIdle(now time.Time) {
 }
 
 // forgetOldest forgets the name longest unused of those whose rest is over.
-func (n *Names) forgetOldest(now time.Time) bool {
+func (n *bindings) forgetOldest(now time.Time) bool {
 	if now.Before(n.rests) {
 		return false // a flood of new names is not worth a look at all of them
 	}
@@ -346,7 +346,7 @@ func (n *Names) forgetOldest(now time.Time) bool {
 	return true
 }
 
-func (n *Names) put(b *binding) {
+func (n *bindings) put(b *binding) {
 	n.byName[b.name] = b
 	n.byAddr[b.addr] = b
 	if b.by.IsValid() {
@@ -360,7 +360,7 @@ func (n *Names) put(b *binding) {
 	n.note(&n.change.Added, b)
 }
 
-func (n *Names) drop(b *binding) {
+func (n *bindings) drop(b *binding) {
 	delete(n.byName, b.name)
 	delete(n.byAddr, b.addr)
 	if n.first[b.by]--; n.first[b.by] <= 0 { // below for the invalid source, which is not counted

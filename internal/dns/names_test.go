@@ -30,23 +30,23 @@ func mustTable(t testing.TB, services ...Service) *Table {
 	return table
 }
 
-func mustNames(t testing.TB, pool string, limits Limits, kept ...Binding) *Names {
+func mustNames(t testing.TB, pool string, limits Limits, kept ...Binding) *bindings {
 	t.Helper()
-	names, err := NewNames(netip.MustParsePrefix(pool), limits, epoch, kept)
+	names, err := newBindings(netip.MustParsePrefix(pool), limits, epoch, kept)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return names
 }
 
-func set(t testing.TB, n *Names, now time.Time, services ...Service) {
+func set(t testing.TB, n *bindings, now time.Time, services ...Service) {
 	t.Helper()
 	if err := n.SetTable(now, mustTable(t, services...)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func mustAddress(t testing.TB, n *Names, now time.Time, name string) netip.Addr {
+func mustAddress(t testing.TB, n *bindings, now time.Time, name string) netip.Addr {
 	t.Helper()
 	addr, ok, err := n.Address(now, name, netip.Addr{})
 	if !ok || err != nil {
@@ -210,8 +210,8 @@ func TestNames_ReleasedAddressRests(t *testing.T) {
 	}
 	six := service("six", "80", "six.internal")
 	early := epoch.Add(time.Hour + 99*time.Second)
-	if err := n.SetTable(early, mustTable(t, append(five[1:], six)...)); !errors.Is(err, ErrFull) {
-		t.Errorf("after 99 s: got %v, want %v", err, ErrFull)
+	if err := n.SetTable(early, mustTable(t, append(five[1:], six)...)); !errors.Is(err, errFull) {
+		t.Errorf("after 99 s: got %v, want %v", err, errFull)
 	}
 	late := epoch.Add(time.Hour + 100*time.Second)
 	set(t, n, late, append(five[1:], six)...)
@@ -238,8 +238,8 @@ func TestNames_WildcardIsBoundedAndAged(t *testing.T) {
 	first := mustAddress(t, n, epoch, "a.w.internal")
 	mustAddress(t, n, epoch.Add(time.Second), "b.w.internal")
 	mustAddress(t, n, epoch.Add(2*time.Second), "c.w.internal")
-	if _, ok, err := n.Address(epoch.Add(109*time.Second), "d.w.internal", netip.Addr{}); !ok || !errors.Is(err, ErrFull) {
-		t.Errorf("fourth name: ok %v, err %v, want %v", ok, err, ErrFull)
+	if _, ok, err := n.Address(epoch.Add(109*time.Second), "d.w.internal", netip.Addr{}); !ok || !errors.Is(err, errFull) {
+		t.Errorf("fourth name: ok %v, err %v, want %v", ok, err, errFull)
 	}
 	mustAddress(t, n, epoch.Add(112*time.Second), "d.w.internal")
 	if _, ok := n.Name(epoch.Add(112*time.Second), first); ok {
@@ -273,7 +273,7 @@ func TestNames_KeptOutsideTheRangeOrDoubledIsDropped(t *testing.T) {
 
 func TestNames_RefusesBadRange(t *testing.T) {
 	for _, pool := range []netip.Prefix{{}, netip.MustParsePrefix("fd00::/64"), netip.MustParsePrefix("100.64.0.0/31")} {
-		if _, err := NewNames(pool, Limits{}, epoch, nil); err == nil {
+		if _, err := newBindings(pool, Limits{}, epoch, nil); err == nil {
 			t.Errorf("%s is accepted", pool)
 		}
 	}
@@ -359,12 +359,12 @@ func TestNames_FullIsCheap(t *testing.T) {
 		mustAddress(t, n, epoch.Add(time.Duration(i)*time.Millisecond), fmt.Sprintf("n%d.w.x", i))
 	}
 	now := epoch.Add(time.Second)
-	if _, _, err := n.Address(now, "more.w.x", netip.Addr{}); !errors.Is(err, ErrFull) {
+	if _, _, err := n.Address(now, "more.w.x", netip.Addr{}); !errors.Is(err, errFull) {
 		t.Fatalf("got %v", err)
 	}
 	name := "n0.w.x"
 	n.byName[name].free = epoch // a search would find it
-	if _, _, err := n.Address(now.Add(9*time.Second), "more.w.x", netip.Addr{}); !errors.Is(err, ErrFull) {
+	if _, _, err := n.Address(now.Add(9*time.Second), "more.w.x", netip.Addr{}); !errors.Is(err, errFull) {
 		t.Errorf("looked again too early: %v", err)
 	}
 	mustAddress(t, n, now.Add(10*time.Second), "more.w.x")

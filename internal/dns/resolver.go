@@ -67,7 +67,7 @@ type Resolver struct {
 	outstanding *fair // one slot per question that waits for an upstream
 
 	mu      sync.Mutex
-	names   *Names     // guarded by mu
+	names   *bindings  // guarded by mu
 	known   bool       // SetServices was called; guarded by mu
 	forward *forwarder // nil: there are no upstreams; guarded by mu
 
@@ -107,7 +107,7 @@ func Open(cfg Config) (*Resolver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("addresses of names: %w", err)
 	}
-	if r.names, err = NewNames(cfg.Range, cfg.Limits, time.Now(), kept); err != nil {
+	if r.names, err = newBindings(cfg.Range, cfg.Limits, time.Now(), kept); err != nil {
 		return nil, err
 	}
 	r.settled = r.names.Version() // what was loaded is on disk

@@ -70,7 +70,7 @@ func TestTally(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	server := run(t, Serve)
+	server := run(t, Server{}.Serve)
 	var used time.Duration
 	usage := func() (Usage, error) {
 		used += time.Second
@@ -130,7 +130,7 @@ func TestCompare(t *testing.T) {
 
 // TestCompareOneSection counts handshakes: each way has its own.
 func TestCompareOneSection(t *testing.T) {
-	dial := to(run(t, Serve))
+	dial := to(run(t, Server{}.Serve))
 	var resumed, full atomic.Int64
 	way := func(n *atomic.Int64) Side {
 		return Side{Name: "a", Dial: func(ctx context.Context) (net.Conn, error) {
@@ -161,7 +161,7 @@ func TestCompareOneSection(t *testing.T) {
 
 // TestCompareGoesOn has a network that refuses now and then.
 func TestCompareGoesOn(t *testing.T) {
-	dial := to(run(t, Serve))
+	dial := to(run(t, Server{}.Serve))
 	var n atomic.Int64
 	fragile := Side{Name: "fragile", Dial: func(ctx context.Context) (net.Conn, error) {
 		if n.Add(1)%7 == 0 {
@@ -189,7 +189,7 @@ func TestCompareGoesOn(t *testing.T) {
 // TestCompareLeavesOut has a side that breaks after it was tried: what it cannot
 // do has no figure, and why is told.
 func TestCompareLeavesOut(t *testing.T) {
-	dial := to(run(t, Serve))
+	dial := to(run(t, Server{}.Serve))
 	var n atomic.Int64
 	breaks := Side{Name: "breaks", Dial: func(ctx context.Context) (net.Conn, error) {
 		if n.Add(1) > 5 {
@@ -221,7 +221,7 @@ func TestCompareFails(t *testing.T) {
 	if _, err := Compare(t.Context(), []Side{fails}, good); !errors.Is(err, errFragile) || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("got %v", err)
 	}
-	twice := Side{Name: "tcp", Dial: to(run(t, Serve))}
+	twice := Side{Name: "tcp", Dial: to(run(t, Server{}.Serve))}
 	if _, err := Compare(t.Context(), []Side{twice, twice}, good); err == nil {
 		t.Error("no error of two sides with one name")
 	}

@@ -13,7 +13,7 @@ import (
 
 func TestHold(t *testing.T) {
 	var open atomic.Int64
-	end, err := Hold(t.Context(), counted(to(run(t, Serve)), &open), 20, 3)
+	end, err := Hold(t.Context(), counted(to(run(t, Server{}.Serve)), &open), 20, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestHold(t *testing.T) {
 
 func TestHoldFails(t *testing.T) {
 	var n, open atomic.Int64
-	dial := counted(to(run(t, Serve)), &open)
+	dial := counted(to(run(t, Server{}.Serve)), &open)
 	end, err := Hold(t.Context(), func(ctx context.Context) (net.Conn, error) {
 		if n.Add(1) > 4 {
 			return nil, errFragile

@@ -67,7 +67,7 @@ func chain(t *testing.T, hops int) Dial {
 		return pki.ServerConfig(h, time.Now, wire.ALPNLink),
 			pki.ClientConfig(h, time.Now, ginnel.Peer{Role: ginnel.RoleRouter}, wire.ALPNLink)
 	}
-	next := run(t, Serve)
+	next := run(t, Server{}.Serve)
 	for hop := range hops + 1 { // from the far end
 		in, out := configs("relay")
 		r := Relay{In: in, Out: out, Next: next}

@@ -16,7 +16,7 @@ import (
 // networks are what every measurement must work over.
 func networks(t *testing.T) map[string]Dial {
 	return map[string]Dial{
-		"tcp":        to(run(t, Serve)),
+		"tcp":        to(run(t, Server{}.Serve)),
 		"one hop":    chain(t, 1),
 		"two hops":   chain(t, 2),
 		"plain hops": chain(t, 0),
@@ -61,7 +61,7 @@ func checkFlow(t *testing.T, name string, f *Flow, streams int) {
 }
 
 func TestPushTellsWhatHasArrived(t *testing.T) {
-	dial := to(run(t, Serve))
+	dial := to(run(t, Server{}.Serve))
 	ctx, cancel := context.WithCancel(t.Context())
 	var seen Rate
 	_, err := Push(ctx, dial, Load{Up: 1, Down: 1, Duration: time.Minute, Live: func(r Rate) {
@@ -92,7 +92,7 @@ func TestPushRefuses(t *testing.T) {
 
 // TestPushFails has a stream break: no figure comes out of the others.
 func TestPushFails(t *testing.T) {
-	dial := to(run(t, Serve))
+	dial := to(run(t, Server{}.Serve))
 	n := 0
 	breaks := func(ctx context.Context) (net.Conn, error) {
 		conn, err := dial(ctx)
@@ -139,7 +139,7 @@ func TestEcho(t *testing.T) {
 }
 
 func TestEchoRefuses(t *testing.T) {
-	dial := to(run(t, Serve))
+	dial := to(run(t, Server{}.Serve))
 	for _, size := range []int{0, -1, MaxEcho + 1} {
 		if _, err := Echo(t.Context(), dial, size, Bound{Count: 1}); err == nil {
 			t.Errorf("%d bytes: no error", size)
@@ -167,14 +167,14 @@ func TestConnect(t *testing.T) {
 }
 
 func TestConnectIsBoundByTime(t *testing.T) {
-	got, err := Connect(t.Context(), to(run(t, Serve)), 2, Bound{Duration: brief})
+	got, err := Connect(t.Context(), to(run(t, Server{}.Serve)), 2, Bound{Duration: brief})
 	if err != nil || got.Latency.Count == 0 || got.Seconds < brief.Seconds() {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
 func TestConnectCountsFailures(t *testing.T) {
-	dial := to(run(t, Serve))
+	dial := to(run(t, Server{}.Serve))
 	n := 0
 	got, err := Connect(t.Context(), func(ctx context.Context) (net.Conn, error) {
 		if n++; n%3 == 0 {
@@ -214,7 +214,7 @@ func TestServerThatIsNoneOfOurs(t *testing.T) {
 }
 
 func TestServerEndsWithWhoAsksForNothingKnown(t *testing.T) {
-	conn, err := to(run(t, Serve))(t.Context())
+	conn, err := to(run(t, Server{}.Serve))(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestServeEndsConnections(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, listener) }()
+	go func() { ended <- Server{}.Serve(ctx, listener) }()
 	conn, err := open(t.Context(), to(listener.Addr().String()), sink)
 	if err != nil {
 		t.Fatal(err)

@@ -25,9 +25,6 @@ const (
 // reportEvery is how often a sink says how much has come.
 const reportEvery = 100 * time.Millisecond
 
-// Serve is that of a Server with its defaults.
-func Serve(ctx context.Context, listener net.Listener) error { return Server{}.Serve(ctx, listener) }
-
 // Server answers the clients of this package.
 type Server struct {
 	// Most is how many connections it serves at a time; one more is closed at once.

@@ -115,7 +115,7 @@ func TestVitalsAreKept(t *testing.T) {
 
 // A soak ends with its time; a way that breaks or lies ends it at once.
 func TestSoak(t *testing.T) {
-	way := to(run(t, Serve))
+	way := to(run(t, Server{}.Serve))
 	ctx, cancel := context.WithCancel(t.Context())
 	bulk, bulkHeard := heard(way, 2*soakBulk+1)
 	flow, flowHeard := heard(datagrams(t), 101) // more than the first

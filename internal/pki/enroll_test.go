@@ -135,10 +135,7 @@ func FuzzParseToken(f *testing.F) {
 func TestL103_TokenTwiceExpiredReplaced(t *testing.T) {
 	secret, replaced := NewSecret(), NewSecret()
 	first, second := mustKey(t), mustKey(t)
-	hash, err := KeyHash(first.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	hash := keyHash(t, first.Public())
 	request := func(key *ecdsa.PrivateKey, peer ginnel.Peer, secret Secret) *wire.EnrollRequest {
 		req, err := NewEnrollRequest(key, testNetwork, peer, secret)
 		if err != nil {

@@ -31,17 +31,8 @@ func NewKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// KeyHash gives the SHA-256 of a public key's SubjectPublicKeyInfo (RFC 5280,
+// certKeyHash gives the SHA-256 of a certificate's SubjectPublicKeyInfo (RFC 5280,
 // section 4.1.2.7), hex: how the store names a key.
-func KeyHash(pub crypto.PublicKey) (string, error) {
-	der, err := x509.MarshalPKIXPublicKey(pub)
-	if err != nil {
-		return "", fmt.Errorf("encode public key: %w", err)
-	}
-	return hashHex(der), nil
-}
-
-// certKeyHash gives the KeyHash of the key that a certificate is about.
 func certKeyHash(cert *x509.Certificate) string { return hashHex(cert.RawSubjectPublicKeyInfo) }
 
 func hashHex(data []byte) string {

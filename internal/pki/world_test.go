@@ -4,11 +4,14 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -48,6 +51,16 @@ func mustKey(t testing.TB) *ecdsa.PrivateKey {
 		t.Fatal(err)
 	}
 	return key
+}
+
+// keyHash is the hash that the store names a key by, of what a library encodes.
+func keyHash(t testing.TB, public crypto.PublicKey) string {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(der))
 }
 
 // mustIssue gives a credential issued at an instant for a new key.

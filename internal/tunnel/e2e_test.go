@@ -73,7 +73,7 @@ func runChild() error {
 		if s == "broken" {
 			return nil, ginnel.Errorf(ginnel.NoOnlineTerminators, "none")
 		}
-		return Connect(ctx, ginnel.Address("tcp:"+site.Addr().String()))
+		return connectTo(ctx, &net.Dialer{}, ginnel.Address("tcp:"+site.Addr().String()))
 	}
 	tunnel, err := Open(Config{
 		Dialer: d, DNS: cmp.Or(os.Getenv(dnsVariable), "127.0.0.1:53"), Intercept: true, HostDNS: hostdns.Mode(os.Getenv(hostDNSVariable)), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),

@@ -117,7 +117,7 @@ func host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, pro
 		if err != nil {
 			return nil, err
 		}
-		conn, err := connectBy(ctx, &cfg.Dialer, address)
+		conn, err := connectTo(ctx, &cfg.Dialer, address)
 		if err == nil && cfg.ProxyHeader && address.Scheme() == "tcp" {
 			err = writeProxyHeader(ctx, conn, in.Source)
 		}
@@ -126,7 +126,7 @@ func host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, pro
 		}
 		return conn, nil
 	}
-	cfg.Connect = func(_ context.Context, accepted net.Conn) (net.Conn, error) {
+	backend := func(_ context.Context, accepted net.Conn) (net.Conn, error) {
 		if conn, ok := accepted.(interface{ Backend() io.Closer }); ok {
 			if backend, ok := conn.Backend().(net.Conn); ok {
 				return backend, nil
@@ -138,7 +138,7 @@ func host(ctx context.Context, client *sdk.Client, service ginnel.ServiceID, pro
 	if err != nil {
 		return fmt.Errorf("host %s: %w", service, err)
 	}
-	return forward(ctx, listener, name, cfg)
+	return forward(ctx, listener, name, backend, cfg.Log)
 }
 
 // listen hosts service for what protocol carries.

@@ -375,7 +375,7 @@ func TestCurl(t *testing.T) {
 	t.Cleanup(func() { _ = site.Close() })
 	d := newTwin(web("web.internal"))
 	d.dial = func(ctx context.Context, _ ginnel.ServiceID, _ Meta) (net.Conn, error) {
-		return Connect(ctx, ginnel.Address("tcp:"+listener.Addr().String()))
+		return connectTo(ctx, &net.Dialer{}, ginnel.Address("tcp:"+listener.Addr().String()))
 	}
 	tunnel := run(t, Config{Dialer: d, SOCKS: "127.0.0.1:0", Proxies: []Proxy{{"127.0.0.1:0", "web.internal:80"}}})
 	socks, direct := tunnel.Addresses().SOCKS, tunnel.Addresses().Proxies[0]
@@ -422,7 +422,10 @@ func TestForward(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	end := make(chan error, 1)
-	go func() { end <- Forward(ctx, fabric, ginnel.Address("tcp:"+program.Addr().String()), ForwardConfig{}) }()
+	connect := func(ctx context.Context, _ net.Conn) (net.Conn, error) {
+		return connectTo(ctx, &net.Dialer{}, ginnel.Address("tcp:"+program.Addr().String()))
+	}
+	go func() { end <- forward(ctx, fabric, "program", connect, nil) }()
 	conn := dialTCP(t, fabric.Addr().String())
 	_, _ = io.WriteString(conn, "hello")
 	_ = conn.CloseWrite()
@@ -434,9 +437,6 @@ func TestForward(t *testing.T) {
 	cancel()
 	if err := <-end; err != nil {
 		t.Error(err)
-	}
-	if err := Forward(t.Context(), fabric, "udp:127.0.0.1:1", ForwardConfig{}); err == nil {
-		t.Error("a udp: address is accepted")
 	}
 }
 
@@ -460,7 +460,7 @@ func TestConnect_Codes(t *testing.T) {
 		{cancelled, "tcp:127.0.0.1:1", ginnel.Cancelled},
 		{expired, "tcp:127.0.0.1:1", ginnel.RouterErrDialTimedOut},
 	} {
-		if _, err := Connect(test.ctx, test.address); !errors.Is(err, test.want) {
+		if _, err := connectTo(test.ctx, &net.Dialer{}, test.address); !errors.Is(err, test.want) {
 			t.Errorf("%s: got %v, want %s", test.address, err, test.want)
 		}
 	}

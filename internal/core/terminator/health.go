@@ -26,9 +26,6 @@ func NewHealth(check ginnel.Check, now time.Time, jitter float64) *Health {
 	return &Health{check: check, due: now.Add(part(check.Interval, jitter))}
 }
 
-// Check gives the check.
-func (h *Health) Check() ginnel.Check { return h.check }
-
 // Unhealthy reports whether the terminator's precedence is Failed.
 func (h *Health) Unhealthy() bool { return h.unhealthy }
 
