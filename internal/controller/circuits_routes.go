@@ -16,17 +16,18 @@ import (
 // sendRoute sends one Route of an attempt; before the first one, all that the
 // Routes share is made. What it gives back says that the Route was not sent.
 func (cs *circuits) sendRoute(s *setup, a circuit.SendRoute) *circuit.SendFailed {
-	if a.Position == 0 {
+	if a.Position == len(a.Path.Routers)-1 {
 		if router, err := cs.prepare(s, a); err != nil {
 			return &circuit.SendFailed{Router: router, Generation: a.Generation, Err: err}
 		}
 	}
 	if err := s.attempt.over[a.Position].send(s.route(a)); err != nil {
-		cs.labels.unsent(s.attempt.over, s.attempt.labels, a.Position, a.Deadline.Add(labelRest))
+		left := a.Position + 1 // this one, and those nearer to the client that come after it
+		cs.labels.unsent(s.attempt.over[:left], s.attempt.labels[:left], a.Deadline.Add(labelRest))
 		return &circuit.SendFailed{Router: a.Router, Generation: a.Generation, Err: notSent(a.Router, err)}
 	}
 	s.routed[routeKey{a.Router, a.Generation}] = struct{}{}
-	if a.Position == len(a.Path.Routers)-1 && len(s.timing.attempts) == 1 {
+	if a.Position == 0 && len(s.timing.attempts) == 1 {
 		cs.meter.decided.WithLabelValues("routed").Observe(time.Since(s.timing.genuine).Seconds())
 	}
 	return nil

@@ -251,7 +251,7 @@ func TestL33_SendFailsAtOnce(t *testing.T) {
 
 				// However often that is tried, nothing is used up for good.
 				for range 4 {
-					w.nodes["A"].grant(200) // as it does for those that it saw
+					w.nodes["C"].grant(200) // as it does for those that it saw
 					for range 200 {
 						w.dial(nil).failure(tc.code)
 					}

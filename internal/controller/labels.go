@@ -101,14 +101,12 @@ func (l *labels) nextLocked(ch outlet) uint32 {
 	return label
 }
 
-// unsent takes back the labels of the routers from position first on, whose
-// Routes never left. The router knows nothing of their use, so it grants no
-// others in their place.
-func (l *labels) unsent(path []outlet, rows []rowLabels, first int, until time.Time) {
+// unsent takes back the labels of routers whose Routes never left. The router knows
+// nothing of their use, so it grants no others in their place.
+func (l *labels) unsent(routers []outlet, rows []rowLabels, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := first; i < len(path); i++ {
-		ch := path[i]
+	for i, ch := range routers {
 		if _, up := l.free[ch]; !up {
 			continue // its channel has ended
 		}

@@ -59,7 +59,7 @@ func TestLabelsOfUnsentRoutes(t *testing.T) {
 	l.grant(b, []uint32{11, 12})
 	l.grant(c, []uint32{21})
 	rows, _ := l.take(now, path)
-	l.unsent(path, rows, 1, now.Add(labelRest))
+	l.unsent(path[1:], rows[1:], now.Add(labelRest))
 	if _, short := l.take(now.Add(labelRest-1), path); short != "B" {
 		t.Errorf("short of %q, want B", short)
 	}
@@ -68,7 +68,7 @@ func TestLabelsOfUnsentRoutes(t *testing.T) {
 		t.Errorf("got %v, %q", again, short)
 	}
 	l.gone(c)
-	l.unsent(path, again, 2, now)
+	l.unsent(path[2:], again[2:], now)
 	if len(l.free)+len(l.resting[c]) != 2 {
 		t.Errorf("an ended channel has labels: %v, %v", l.free, l.resting)
 	}

@@ -79,10 +79,11 @@ func (a *attempt) due() time.Time {
 	return a.deadline
 }
 
-// routes gives what is to be sent at the start.
+// routes gives what is to be sent at the start: first to the egress router, which has
+// most to do.
 func (a *attempt) routes() []Action {
 	var out []Action
-	for i, id := range a.choice.Path.Routers {
+	for i, id := range slices.Backward(a.choice.Path.Routers) {
 		r := SendRoute{
 			Router: id, Generation: a.generation, Path: a.choice.Path, Position: i,
 			Terminator: a.choice.Terminator, Deadline: a.deadline,
