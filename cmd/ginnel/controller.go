@@ -195,7 +195,8 @@ func newControllerRunCmd() *cobra.Command {
 		}
 		level := new(slog.LevelVar)
 		level.Set(cfg.LogLevel)
-		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+		log, flush := serverLog(cmd, level)
+		defer flush()
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)

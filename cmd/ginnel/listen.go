@@ -73,11 +73,6 @@ func newListenCmd() *cobra.Command {
 	return cmd
 }
 
-// stderrLog gives a log on standard error.
-func stderrLog(cmd *cobra.Command, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
-}
-
 func listenService(cmd *cobra.Command, service string, f listenFlags, log *slog.Logger) error {
 	if f.forward != "" {
 		if _, err := ginnel.ParseAddress(f.forward, false, "tcp", "udp"); err != nil {

@@ -167,7 +167,8 @@ func newRouterRunCmd() *cobra.Command {
 	cmd.Flags().TextVar(&level, "log-level", slog.LevelInfo, "least `LEVEL` that is logged: debug, info, warn or error")
 	need(cmd, "dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+		log, flush := serverLog(cmd, level)
+		defer flush()
 		defer footprint(log)()
 		return runRouter(cmd.Context(), *dir, *metrics, log)
 	}

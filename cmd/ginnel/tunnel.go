@@ -59,7 +59,8 @@ func newTunnelRunCmd() *cobra.Command {
 		if err := f.validate(); err != nil {
 			return err
 		}
-		log := stderrLog(cmd, level)
+		log, flush := serverLog(cmd, level)
+		defer flush()
 		dialer := f.dialer()
 		t, err := openCarrier(f, log, dialer, func(opts sdk.Options) (*sdk.Client, error) {
 			return openClientWith(cmd, f.identity, transport.OS{Dialer: &dialer}, opts)
