@@ -166,8 +166,7 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 		more, err := c.fill(wait)
 		switch {
 		case more:
-			n, err := w.Write(c.plain)
-			o.passed += int64(n)
+			err := o.write(w, c.plain)
 			c.plain = nil
 			if err != nil {
 				return o.passed, err
@@ -191,6 +190,21 @@ type outlet struct {
 	to     *socket.Socket
 	passed int64
 	failed error // of the socket
+}
+
+// write writes p to w: what the socket takes at once without telling the scheduler,
+// and the rest as it comes.
+func (o *outlet) write(w io.Writer, p []byte) error {
+	if o.to != nil {
+		n, err := o.to.TryWrite(p)
+		o.passed += int64(n)
+		if p = p[n:]; err != nil || len(p) == 0 {
+			return err
+		}
+	}
+	n, err := w.Write(p)
+	o.passed += int64(n)
+	return err
 }
 
 // pass opens the records of b and writes what is in them. What cannot be written

@@ -4,8 +4,13 @@
 package socket
 
 import (
+	"errors"
+	"net"
+	"os"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // The scheduler is not told of these calls: it would take the processor away
@@ -21,6 +26,21 @@ func ReadNow(fd int, p []byte) (int, error) {
 func WriteNow(fd int, p []byte) (int, error) {
 	n, _, e := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	return outcome(n, e)
+}
+
+// CloseWrite ends the stream to the peer, as net.TCPConn's own does.
+func CloseWrite(c *net.TCPConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SHUTDOWN, fd, unix.SHUT_WR, 0); e != 0 {
+			failed = os.NewSyscallError("shutdown", e)
+		}
+	})
+	return errors.Join(err, failed)
 }
 
 func outcome(n uintptr, e syscall.Errno) (int, error) {

@@ -5,10 +5,16 @@
 
 package socket
 
-import "errors"
+import (
+	"errors"
+	"net"
+)
 
 // Socket is a TCP socket that can be tried; here there is none.
 type Socket struct{}
+
+// CloseWrite ends the stream to the peer.
+func CloseWrite(c *net.TCPConn) error { return c.CloseWrite() }
 
 // Of gives nil: connections can only be waited for.
 func Of(any) *Socket { return nil }

@@ -15,6 +15,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/ginnel/ginnel/internal/socket"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -120,6 +121,8 @@ func isTCP(c any) bool {
 // is no connection has no end.
 func CloseWrite(w io.Writer) error {
 	switch c := w.(type) {
+	case *net.TCPConn:
+		return socket.CloseWrite(c)
 	case interface{ CloseWrite() error }:
 		return c.CloseWrite()
 	case net.Conn:
