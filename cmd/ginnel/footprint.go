@@ -17,6 +17,8 @@ const (
 	ballastSize = 4 << 20
 	// startTime is after what time a process has started.
 	startTime = 10 * time.Second
+	// settledTime is after what time it has, surely, and has let go of what that needed.
+	settledTime = startTime + 5*time.Second
 )
 
 // footprint sees to the memory of a process that serves, until its answer is called:

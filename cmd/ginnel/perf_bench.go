@@ -85,5 +85,5 @@ func newPerfBenchCmd() *cobra.Command {
 // thisProgram gives the program that runs, for the processes of a measurement.
 func thisProgram(cmd *cobra.Command) (fleet.Program, error) {
 	path, err := os.Executable()
-	return fleet.Program{Path: path, Stderr: cmd.ErrOrStderr()}, err
+	return fleet.Program{Path: path, Settled: settledTime, Stderr: cmd.ErrOrStderr()}, err
 }

@@ -18,13 +18,8 @@ import (
 	"github.com/ginnel/ginnel/sdk"
 )
 
-const (
-	// idleMemory is what an SDK needs for MostCircuits.
-	idleMemory = 1 << 30
-	// settled is after what time a process is as it stays while nothing is to be
-	// done: after ten seconds it lets go of what only its start needed.
-	settled = 15 * time.Second
-)
+// idleMemory is what an SDK needs for MostCircuits.
+const idleMemory = 1 << 30
 
 // alone measures what the network needs by itself, and how soon it sees what broke,
 // as far as that is wanted. It has a network of its own, whose processes collect
@@ -58,7 +53,7 @@ func (b Bench) alone(ctx context.Context, p Program, found *perf.Comparison) err
 // idle measures what is needed while nothing is to be done.
 func (n *network) idle(b Bench, client *sdk.Client, found *perf.Comparison) error {
 	select {
-	case <-time.After(settled):
+	case <-time.After(n.fleet.program.Settled):
 	case <-n.fleet.ctx.Done():
 		return n.fleet.ctx.Err()
 	}

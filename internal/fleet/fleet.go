@@ -34,6 +34,9 @@ const (
 // Program is the program whose processes make a fleet.
 type Program struct {
 	Path string // of its file
+	// Settled is after what time one of its processes that serves is as it stays
+	// while nothing is to be done: it has let go of what only its start needed.
+	Settled time.Duration
 	// Stderr hears what is left out, and the end of what the processes said when
 	// something has failed.
 	Stderr io.Writer
