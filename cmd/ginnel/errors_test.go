@@ -80,24 +80,27 @@ func TestReport(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, asJSON := range []bool{false, true} {
-				var stdout, stderr strings.Builder
-				r := reporter{stdout: &stdout, stderr: &stderr, json: asJSON}
-				if got := r.report(t.Context(), tt.err); got != tt.status {
-					t.Errorf("json %v: got status %d, want %d", asJSON, got, tt.status)
-				}
-				wantOut, wantErr := "", tt.stderr
-				if asJSON && tt.json != "" {
-					wantOut, wantErr = tt.json+"\n", ""
-				}
-				if stdout.String() != wantOut {
-					t.Errorf("json %v: got stdout %q, want %q", asJSON, stdout.String(), wantOut)
-				}
-				if stderr.String() != wantErr {
-					t.Errorf("json %v: got stderr %q, want %q", asJSON, stderr.String(), wantErr)
-				}
+			wantReport(t, tt.err, false, tt.status, "", tt.stderr)
+			if tt.json != "" {
+				tt.json, tt.stderr = tt.json+"\n", ""
 			}
+			wantReport(t, tt.err, true, tt.status, tt.json, tt.stderr)
 		})
+	}
+}
+
+func wantReport(t *testing.T, err error, asJSON bool, status int, wantOut, wantErr string) {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	r := reporter{stdout: &stdout, stderr: &stderr, json: asJSON}
+	if got := r.report(t.Context(), err); got != status {
+		t.Errorf("json %v: got status %d, want %d", asJSON, got, status)
+	}
+	if stdout.String() != wantOut {
+		t.Errorf("json %v: got stdout %q, want %q", asJSON, stdout.String(), wantOut)
+	}
+	if stderr.String() != wantErr {
+		t.Errorf("json %v: got stderr %q, want %q", asJSON, stderr.String(), wantErr)
 	}
 }
 

@@ -94,16 +94,24 @@ func TestReply(t *testing.T) {
 			t.Errorf("%s %s: got %s with %d answers, want %s with %d", test.name, dns.TypeToString[test.kind],
 				dns.RcodeToString[got.Rcode], len(got.Answer), dns.RcodeToString[test.rcode], test.answers)
 		}
-		empty := got.Rcode != refused && len(got.Answer) == 0
-		if hasSOA := len(got.Ns) == 1 && got.Ns[0].(*dns.SOA).Minttl == 10 && got.Ns[0].Header().Ttl == 10; hasSOA != empty {
-			t.Errorf("%s %s: authority %v, want a SOA of 10 s: %v", test.name, dns.TypeToString[test.kind], got.Ns, empty)
-		}
-		if got.Id != q.Id || !got.Response || got.Question[0] != q.Question[0] {
-			t.Errorf("%s: id or question is not echoed", test.name)
-		}
-		if _, err := got.Pack(); err != nil {
-			t.Errorf("%s: %v", test.name, err)
-		}
+		wantWhole(t, q, got)
+	}
+}
+
+// wantWhole wants of any answer that it goes with its question and, where it holds
+// nothing, says for how long.
+func wantWhole(t *testing.T, q, got *dns.Msg) {
+	t.Helper()
+	name, kind := q.Question[0].Name, dns.TypeToString[q.Question[0].Qtype]
+	empty := got.Rcode != dns.RcodeRefused && len(got.Answer) == 0
+	if hasSOA := len(got.Ns) == 1 && got.Ns[0].(*dns.SOA).Minttl == 10 && got.Ns[0].Header().Ttl == 10; hasSOA != empty {
+		t.Errorf("%s %s: authority %v, want a SOA of 10 s: %v", name, kind, got.Ns, empty)
+	}
+	if got.Id != q.Id || !got.Response || got.Question[0] != q.Question[0] {
+		t.Errorf("%s %s: id or question is not echoed", name, kind)
+	}
+	if _, err := got.Pack(); err != nil {
+		t.Errorf("%s %s: %v", name, kind, err)
 	}
 }
 

@@ -55,6 +55,34 @@ func (w *world) dialableAt(c *sdk.Client, l *sdk.Listener) {
 	})
 }
 
+// obedient serves a connection as its first byte says: n never reads, until stuck is
+// closed; f floods; all others are echoed.
+func obedient(stuck chan struct{}) func(*net.TCPConn) {
+	return func(conn *net.TCPConn) {
+		first := make([]byte, 1)
+		if _, err := io.ReadFull(conn, first); err != nil {
+			return
+		}
+		switch first[0] {
+		case 'n':
+			<-stuck
+		case 'f':
+			floodTo(conn)
+		default:
+			_, _ = io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn})
+		}
+	}
+}
+
+// floodTo writes until it fails.
+func floodTo(w io.Writer) {
+	for b := make([]byte, 64<<10); ; {
+		if _, err := w.Write(b); err != nil {
+			return
+		}
+	}
+}
+
 // TestL62_OneReaderStops has one program stop reading in each direction, while a hundred
 // others go on over the same routers as if it were not there.
 func TestL62_OneReaderStops(t *testing.T) {
@@ -63,24 +91,7 @@ func TestL62_OneReaderStops(t *testing.T) {
 		others = 30
 	}
 	stuck := make(chan struct{})
-	address := server(t, func(conn *net.TCPConn) {
-		first := make([]byte, 1)
-		if _, err := io.ReadFull(conn, first); err != nil {
-			return
-		}
-		switch first[0] {
-		case 'n': // never reads
-			<-stuck
-		case 'f': // floods, until it is closed
-			for b := make([]byte, 64<<10); ; {
-				if _, err := conn.Write(b); err != nil {
-					return
-				}
-			}
-		default:
-			_, _ = io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn})
-		}
-	})
+	address := server(t, obedient(stuck))
 	defer close(stuck)
 	w := open(t, fmt.Sprintf(`
 routers: [{name: r1}, {name: r2}, {name: r3}]
@@ -126,13 +137,7 @@ policies: [{kind: dial, identities: ["#staff"], services: ["#any"]}]
 				continue
 			}
 			w.must(conn.SetWriteDeadline(time.Now().Add(2 * time.Second)))
-			blocked.Go(func() {
-				for b := make([]byte, 64<<10); ; {
-					if _, err := conn.Write(b); err != nil {
-						return
-					}
-				}
-			})
+			blocked.Go(func() { floodTo(conn) })
 		}
 	}
 	blocked.Wait()

@@ -334,22 +334,7 @@ func TestBesideCryptoTLS(t *testing.T) {
 		if _, err := a.Write(stream); err != nil {
 			t.Fatal(err)
 		}
-		var got []byte
-		buf := make([]byte, 100)
-		for err == nil {
-			var n int
-			n, err = a.Read(buf)
-			for b := buf[:n]; len(b) > 0; {
-				var content []byte
-				var failed error
-				content, b, failed = r.Next(b, part)
-				got = append(got, content...)
-				if failed != nil {
-					err = failed
-					break
-				}
-			}
-		}
+		got := readAll(a, r)
 		if string(got) != "one two" || !errors.Is(r.Err(), io.EOF) {
 			t.Errorf("%s: got %q, %v", name, got, r.Err())
 		}
@@ -361,6 +346,24 @@ func TestBesideCryptoTLS(t *testing.T) {
 		}
 		if in.seq == 0 {
 			t.Errorf("%s: the keys were not renewed in return", name)
+		}
+	}
+}
+
+// readAll gives what a connection brings, in small pieces, until it or its reader ends.
+func readAll(conn net.Conn, r *Reader) (all []byte) {
+	buf := make([]byte, 100)
+	for {
+		n, err := conn.Read(buf)
+		for b := buf[:n]; len(b) > 0; {
+			content, rest, failed := r.Next(b, part)
+			all, b = append(all, content...), rest
+			if failed != nil {
+				return all
+			}
+		}
+		if err != nil {
+			return all
 		}
 	}
 }

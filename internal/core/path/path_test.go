@@ -25,17 +25,20 @@ func routers(ids ...ginnel.RouterID) []Router {
 	return out
 }
 
-func TestPaths(t *testing.T) {
+// pathCase is a network and the path from A to B in it.
+type pathCase struct {
+	name    string
+	routers []Router
+	links   []ginnel.Link
+	want    string
+}
+
+func pathCases() []pathCase {
 	unmeasured := link("x", "A", "B", 1, 0)
 	unmeasured.Measured = false
 	down := link("x", "A", "B", 1, 0)
 	down.Up = false
-	cases := []struct {
-		name    string
-		routers []Router
-		links   []ginnel.Link
-		want    string
-	}{
+	return []pathCase{
 		{
 			"ingress costs nothing",
 			[]Router{{ID: "A", Cost: ginnel.Units(500), Connected: true}, {ID: "B", Connected: true}},
@@ -97,7 +100,10 @@ func TestPaths(t *testing.T) {
 			"[A B] [aa] 9223372036854.775",
 		},
 	}
-	for _, c := range cases {
+}
+
+func TestPaths(t *testing.T) {
+	for _, c := range pathCases() {
 		t.Run(c.name, func(t *testing.T) {
 			p, ok := New(ginnel.MinRouterCost, c.routers, c.links).Tree("A", Exclusions{}).To("B")
 			got := fmt.Sprintf("%v %v %v", p.Routers, p.Links, p.Cost)
