@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ginnel/ginnel/internal/testhost"
 )
 
 // to gives a target: "tcp 10.20.0.0/16 1-65535".
@@ -66,7 +68,7 @@ func TestE2E_InterceptAndUndo(t *testing.T) {
 	if got := h.state(); strings.Contains(got, "ginnel") || strings.Contains(got, "6717") {
 		t.Errorf("more was changed than a route:\n%s", got)
 	}
-	c.end()
+	c.End()
 	want(t, "state", h.state(), before)
 }
 
@@ -103,7 +105,7 @@ func TestE2E_WideRangesAndRealAddresses(t *testing.T) {
 			} else if !h.refuses("10.20.0.1:91") {
 				t.Error("a port that is not intercepted is")
 			}
-			c.end()
+			c.End()
 			want(t, "state", h.state(), before)
 		})
 	}
@@ -208,21 +210,21 @@ import socket
 s = socket.create_server(("172.16.9.1", 91)); print("ready", flush=True)
 c, _ = s.accept(); input(); c.sendall(b"one\n"); print(c.recv(10), flush=True); input(); c.sendall(b"two\n"); input()
 `)
-	in, out := pipes(t, server)
-	want(t, "server", out(), "ready")
+	serving := testhost.Start(t, server)
+	serving.WantReady()
 	client := far.command("python3", "-c", `
 import socket
 c = socket.create_connection(("172.16.9.1", 91)); print("connected", flush=True); f = c.makefile()
 print(f.readline().strip(), flush=True); c.sendall(b"back"); print(f.readline().strip(), flush=True)
 `)
-	_, heard := pipes(t, client)
-	want(t, "client", heard(), "connected")
+	asking := testhost.Start(t, client)
+	want(t, "client", asking.Hear(), "connected")
 	h.start(everything).wantReady()
-	in("go on")
-	want(t, "the server's first", heard(), "one")
-	want(t, "the client's", out(), "b'back'")
-	in("go on")
-	want(t, "the server's second", heard(), "two")
+	serving.Say("go on")
+	want(t, "the server's first", asking.Hear(), "one")
+	want(t, "the client's", serving.Hear(), "b'back'")
+	serving.Say("go on")
+	want(t, "the server's second", asking.Hear(), "two")
 	want(t, "a new one", h.ask("10.20.5.9:91"), "caught 10.20.5.9:91")
 }
 
@@ -269,11 +271,11 @@ func TestE2E_IPv6(t *testing.T) {
 			if !stranger.refuses("[2001:db8:20::1]:80") {
 				t.Error("a host that is not named is served")
 			}
-			c.end()
+			c.End()
 			want(t, "state", h.state(), before)
 			c = h.start(everything)
 			c.wantReady()
-			c.kill()
+			c.Kill()
 			if h.state() == before {
 				t.Fatal("a killed process left nothing: this tests nothing")
 			}
@@ -330,7 +332,7 @@ func TestE2E_Gateway(t *testing.T) {
 			if got := stranger.sendFor("0.5", "100.64.7.7:53", 100); strings.Contains(got, "caught") {
 				t.Errorf("datagram of a host that is not served: got %q", got)
 			}
-			c.end()
+			c.End()
 			want(t, "state", h.state(), before)
 			h.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
 			c = h.start(o)
@@ -466,7 +468,7 @@ func TestL90_KilledAndStartedAgain(t *testing.T) {
 		want(t, "state of a tunneler", now, ours)
 		want(t, "name", h.ask("100.64.7.7:443"), "caught 100.64.7.7:443")
 		want(t, "real address", h.ask("10.20.0.1:80"), "caught 10.20.0.1:80")
-		c.kill()
+		c.Kill()
 		if h.state() == before {
 			t.Fatal("a killed process left nothing: this tests nothing")
 		}
@@ -476,10 +478,10 @@ func TestL90_KilledAndStartedAgain(t *testing.T) {
 	if got := h.state(); strings.Contains(got, "100.64.0.0") || strings.Contains(got, "ginnel") || strings.Contains(got, "6717") {
 		t.Errorf("something of the killed process is still there:\n%s", got)
 	}
-	other.kill()
+	other.Kill()
 	want(t, "cleanup", h.startText("cleanup").first, "1 <nil>")
 	want(t, "state", h.state(), before)
-	h.start(everything).kill()
+	h.start(everything).Kill()
 	if got := h.startText("cleanup").first; !strings.HasSuffix(got, "<nil>") || strings.HasPrefix(got, "1 ") {
 		t.Errorf("cleanup says %q, want all of it removed", got)
 	}
@@ -494,7 +496,7 @@ func TestE2E_OthersTableIsLeftAlone(t *testing.T) {
 	c := h.start(everything)
 	want(t, "table of our name", c.first, "no tunneler made")
 	want(t, "state", h.state(), before)
-	h.start(where).end() // needs none
+	h.start(where).End() // needs none
 	want(t, "state", h.state(), before)
 }
 

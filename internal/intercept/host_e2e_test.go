@@ -136,6 +136,9 @@ type host struct {
 
 func newHost(t *testing.T) *host {
 	t.Helper()
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("nft is not installed")
+	}
 	return &host{t, testhost.Make(t, "")}
 }
 
@@ -192,10 +195,8 @@ func (h *host) until(what string, ask func() string, want string) {
 
 // child is an intercepting process.
 type child struct {
+	*testhost.Program
 	t     *testing.T
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	lines *bufio.Reader
 	first string // its first line
 }
 
@@ -214,39 +215,12 @@ func (h *host) startText(wanted string, wrapper ...string) *child {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	c := &child{t: h.t, cmd: h.command(append(wrapper, program)...)}
-	c.cmd.Env = append(os.Environ(), childVariable+"="+wanted, "GORACE=atexit_sleep_ms=0")
-	c.cmd.Stderr = os.Stderr
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		h.t.Fatal(err)
-	}
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		h.t.Fatal(err)
-	}
-	h.t.Cleanup(c.kill)
-	c.lines = bufio.NewReader(stdout)
-	c.first = c.line()
+	cmd := h.command(append(wrapper, program)...)
+	cmd.Env = append(os.Environ(), childVariable+"="+wanted, "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	c := &child{Program: testhost.Start(h.t, cmd), t: h.t}
+	c.first = c.Hear()
 	return c
-}
-
-func (c *child) line() string {
-	line, _ := c.lines.ReadString('\n')
-	return strings.TrimSpace(line)
-}
-
-func (c *child) kill() { _, _ = c.cmd.Process.Kill(), c.cmd.Wait() }
-
-// end closes the interceptor and waits for it.
-func (c *child) end() {
-	c.t.Helper()
-	_ = c.stdin.Close()
-	if err := c.cmd.Wait(); err != nil {
-		c.t.Errorf("child ended with %v", err)
-	}
 }
 
 func (c *child) tell(o order) string {
@@ -255,10 +229,8 @@ func (c *child) tell(o order) string {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if _, err := c.stdin.Write(append(text, '\n')); err != nil {
-		c.t.Fatal(err)
-	}
-	return c.line()
+	c.Say(string(text))
+	return c.Hear()
 }
 
 func (c *child) wantReady() {
@@ -310,17 +282,7 @@ print("ready", flush=True)
 while True:
     c, _ = s.accept(); c.sendall(sys.argv[2].encode() + b"\n"); c.close()
 `, port, word)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			h.t.Fatal(err)
-		}
-		h.t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-		if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-			h.t.Fatalf("server says %q", line)
-		}
+		testhost.Start(h.t, cmd).WantReady()
 	}
 }
 
@@ -331,33 +293,9 @@ func (h *host) talk(at string) func(line string) string {
 	address, port, _ := net.SplitHostPort(at)
 	cmd := h.command("bash", "-c", `exec 3<>/dev/tcp/`+address+`/`+port+`; read -r -t 5 hello <&3; while read -r line; do
 		echo "$line" >&3 && read -r -t 5 answer <&3 && echo "$answer" || echo; done`)
-	say, hear := pipes(h.t, cmd)
+	p := testhost.Start(h.t, cmd)
 	return func(line string) string {
-		say(line)
-		return hear()
+		p.Say(line)
+		return p.Hear()
 	}
-}
-
-// pipes starts a program and gives what writes a line to it and what reads one.
-func pipes(t *testing.T, cmd *exec.Cmd) (say func(line string), hear func() string) {
-	t.Helper()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	lines := bufio.NewReader(stdout)
-	say = func(line string) { _, _ = fmt.Fprintln(stdin, line) }
-	hear = func() string {
-		answer, _ := lines.ReadString('\n')
-		return strings.TrimSpace(answer)
-	}
-	return say, hear
 }

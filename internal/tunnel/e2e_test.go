@@ -6,7 +6,6 @@
 package tunnel
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -131,7 +130,8 @@ func TestE2E_UnchangedProgram(t *testing.T) {
 	}
 	cmd := inside(program)
 	cmd.Env = append(os.Environ(), childVariable+"="+filepath.Join(t.TempDir(), "names.json"))
-	stdin := startChild(t, cmd)
+	child := testhost.Start(t, cmd)
+	child.WantReady()
 	for _, test := range []struct {
 		url, want string
 		exits     []int
@@ -155,32 +155,8 @@ func TestE2E_UnchangedProgram(t *testing.T) {
 			t.Errorf("dig: got %q, %v", got, err)
 		}
 	}
-	_ = stdin.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("tunneler ended with %v", err)
-	}
+	child.End()
 	if out, err := inside("ip", "route", "show", "table", "all").Output(); err != nil || strings.Contains(string(out), "100.64.0.0") {
 		t.Errorf("routes after: %v\n%s", err, out)
 	}
-}
-
-// startChild starts a tunneler that says when it is ready; it ends with its input.
-func startChild(t *testing.T, cmd *exec.Cmd) (stdin io.Closer) {
-	t.Helper()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	if line, _ := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("child says %q", line)
-	}
-	return stdin
 }

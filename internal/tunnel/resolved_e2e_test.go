@@ -6,7 +6,6 @@
 package tunnel
 
 import (
-	"bufio"
 	"context"
 	"os"
 	"os/exec"
@@ -54,9 +53,9 @@ func newResolvedHost(t *testing.T) *resolvedHost {
 			t.Fatal(err)
 		}
 	}
-	out := h.start("dbus-daemon", "--config-file="+filepath.Join(dir, "bus.conf"), "--nofork", "--print-address")
-	if line, err := out.ReadString('\n'); err != nil {
-		t.Fatalf("bus: %q, %v", line, err)
+	bus := testhost.Start(t, h.command("dbus-daemon", "--config-file="+filepath.Join(dir, "bus.conf"), "--nofork", "--print-address"))
+	if bus.Hear() == "" {
+		t.Fatal("the bus does not say its address")
 	}
 	return h
 }
@@ -65,21 +64,6 @@ func (h *resolvedHost) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("ip", append([]string{"netns", "exec", h.name}, args...)...)
 	cmd.Env = append(os.Environ(), "DBUS_SYSTEM_BUS_ADDRESS="+h.bus, "GORACE=atexit_sleep_ms=0", "SYSTEMD_LOG_TARGET=console")
 	return cmd
-}
-
-// start runs a program until the test ends and gives what it writes.
-func (h *resolvedHost) start(args ...string) *bufio.Reader {
-	h.Helper()
-	cmd := h.command(args...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		h.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		h.Fatal(err)
-	}
-	h.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	return bufio.NewReader(out)
 }
 
 // startResolved starts systemd-resolved, and kills it when stop is called. What it keeps
@@ -137,15 +121,13 @@ func TestResolved_Real(t *testing.T) {
 	cmd := h.command(program)
 	cmd.Env = append(cmd.Env, childVariable+"="+filepath.Join(t.TempDir(), "names.json"), hostDNSVariable+"=auto", dnsVariable+"=192.0.2.9:53") // as for a LAN
 	cmd.Stderr = os.Stderr
-	stdin := startChild(t, cmd)
+	child := testhost.Start(t, cmd)
+	child.WantReady()
 	page := []string{"curl", "--silent", "--show-error", "--max-time", "5", "http://web.internal/"}
 	h.until("site web.internal", page...)
 	h.until("site first.w.internal", "curl", "--silent", "--show-error", "--max-time", "5", "http://first.w.internal/")
 	stop()
 	h.startResolved()
 	h.until("site web.internal", page...)
-	_ = stdin.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("tunneler ended with %v", err)
-	}
+	child.End()
 }
