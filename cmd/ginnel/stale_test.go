@@ -22,15 +22,21 @@ import (
 // farStore is the store as one controller reaches it, or does not.
 type farStore struct {
 	store.Backend
-	mu  sync.Mutex
-	cut chan struct{} // closed when it is reached again; nil: it is
+	mu   sync.Mutex
+	cut  chan struct{} // closed when it is reached again; nil: it is
+	only bool          // cut concerns what it reports, and not what it is asked
 }
 
 // part keeps the controller from its store until join is called.
-func (f *farStore) part() {
+func (f *farStore) part() { f.parted(false) }
+
+// lag keeps from the controller what the store reports, until join is called.
+func (f *farStore) lag() { f.parted(true) }
+
+func (f *farStore) parted(only bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.cut = make(chan struct{})
+	f.cut, f.only = make(chan struct{}), only
 }
 
 func (f *farStore) join() {
@@ -40,28 +46,36 @@ func (f *farStore) join() {
 	f.cut = nil
 }
 
-func (f *farStore) away() <-chan struct{} {
+// late is closed when the store reports again; nil: it does.
+func (f *farStore) late() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.cut
 }
 
+// away reports whether the store does not answer.
+func (f *farStore) away() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cut != nil && !f.only
+}
+
 func (f *farStore) Load(ctx context.Context, after string, limit int, at store.Revision) (store.Page, error) {
-	if f.away() != nil {
+	if f.away() {
 		return store.Page{}, store.ErrUnavailable
 	}
 	return f.Backend.Load(ctx, after, limit, at)
 }
 
 func (f *farStore) Commit(ctx context.Context, checks []store.Check, writes []store.Write) (store.Revision, bool, error) {
-	if f.away() != nil {
+	if f.away() {
 		return 0, false, store.ErrUnavailable
 	}
 	return f.Backend.Commit(ctx, checks, writes)
 }
 
 func (f *farStore) Head(ctx context.Context) (store.Revision, error) {
-	if f.away() != nil {
+	if f.away() {
 		return 0, store.ErrUnavailable
 	}
 	return f.Backend.Head(ctx)
@@ -73,7 +87,7 @@ func (f *farStore) Watch(ctx context.Context, after store.Revision) <-chan store
 	go func() {
 		defer close(out)
 		for batch := range in {
-			if back := f.away(); back != nil {
+			if back := f.late(); back != nil {
 				select {
 				case <-back:
 				case <-ctx.Done():
@@ -188,6 +202,71 @@ func TestL45_StaleControllerRefusesNothing(t *testing.T) {
 			m.Errorf("c2 has revoked %d times what others allowed", n)
 		}
 	})
+}
+
+// TestLaggingControllerRefusesNothing has one controller of three hear of its store
+// late, by less than makes its cache old: it cannot ask, or it can and hears too late
+// or in time. What was allowed meanwhile is granted, whoever is asked first, and what
+// nothing allows is refused as ever.
+func TestLaggingControllerRefusesNothing(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		late  func(*farStore)
+		hears time.Duration
+	}{
+		{"cut off", (*farStore).part, 4 * time.Second},
+		{"behind", (*farStore).lag, 4 * time.Second},
+		{"a little behind", (*farStore).lag, 300 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			threeControllers(t, func(m *memory) {
+				var clients []*sdk.Client // so many that each controller is asked first by some
+				for range 24 {
+					clients = append(clients, m.client("alice"))
+				}
+				far := m.ctrls["c2"].store
+				tt.late(far)
+				time.AfterFunc(tt.hears, far.join)
+				m.allow(ginnel.DialPolicy, "alice", "echo")
+				m.service(ginnel.Service{ID: "new"}, "r4", "tcp:server:80")
+				var dials sync.WaitGroup
+				for _, c := range clients {
+					for _, service := range []string{"echo", "new"} {
+						dials.Go(func() {
+							conn, err := m.dial(c, service, 3*time.Second, sdk.DialOptions{})
+							if err != nil {
+								m.Errorf("%s: %v", service, err)
+								return
+							}
+							_ = conn.Abort()
+						})
+					}
+					dials.Go(func() {
+						if _, err := m.dial(c, "nothing", 3*time.Second, sdk.DialOptions{}); !errors.Is(err, ginnel.InvalidService) {
+							m.Errorf("got %v", err)
+						}
+					})
+				}
+				dials.Wait()
+				if m.toldBy("c2") == 0 {
+					m.Error("nobody has asked c2")
+				}
+			})
+		})
+	}
+}
+
+// toldBy counts the dials that a controller was asked for.
+func (m *memory) toldBy(id string) (n int) {
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, ev := range m.events {
+		if ev.by == id && ev.Event == api.EventDial {
+			n++
+		}
+	}
+	return n
 }
 
 // TestStaleControllerMissesNothing cuts one controller of three off from its store

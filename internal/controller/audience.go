@@ -29,26 +29,22 @@ type addressed interface {
 }
 
 // verifyRequest verifies a request that a router passed on, and decodes it into
-// m: signed by an identity that is enabled and has the key it signed with, for
-// this life of this controller, now, through that router, and for the first
-// time. It gives the identity, or the Failure to answer with: with the right
+// m: signed by an identity of the network, for this life of this controller, now,
+// through that router, and for the first time. It gives who signed, of whom the
+// store may know better (see known), or the Failure to answer with: with the right
 // audience in it where signing again for that would help.
-func (c *Controller) verifyRequest(signed *wire.Signed, domain string, from ginnel.RouterID, m addressed) (ginnel.Identity, *wire.Failure) {
+func (c *Controller) verifyRequest(signed *wire.Signed, domain string, from ginnel.RouterID, m addressed) (pki.Signer, *wire.Failure) {
 	signer, err := pki.OpenInto(signed, domain, c.holder.Load().CA, now(), m, ginnel.RoleIdentity)
 	if err != nil {
-		return ginnel.Identity{}, failure(ginnel.Errorf(ginnel.NotAuthenticated, "%s", err))
+		return signer, failure(ginnel.Errorf(ginnel.NotAuthenticated, "%s", err))
 	}
 	if m.GetRouter() != string(from) {
-		return ginnel.Identity{}, failure(ginnel.Errorf(ginnel.NotAuthenticated, "signed for router %q and sent over %q", m.GetRouter(), from))
+		return signer, failure(ginnel.Errorf(ginnel.NotAuthenticated, "signed for router %q and sent over %q", m.GetRouter(), from))
 	}
 	if n, ok := m.(interface{ GetNetwork() string }); ok && n.GetNetwork() != string(c.network) {
-		return ginnel.Identity{}, failure(ginnel.Errorf(ginnel.NotAuthenticated, "signed for network %q", n.GetNetwork()))
+		return signer, failure(ginnel.Errorf(ginnel.NotAuthenticated, "signed for network %q", n.GetNetwork()))
 	}
-	identity, refused := known(c.store.View(), signer)
-	if refused != nil {
-		return identity, failure(c.refusal(refused))
-	}
-	return identity, c.checkAudience(m.GetAudience())
+	return signer, c.checkAudience(m.GetAudience())
 }
 
 // clock is what signed requests are held against. It goes on evenly from the start

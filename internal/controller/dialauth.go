@@ -45,12 +45,18 @@ func (cs *circuits) turnAway(ch outlet, m *wire.Message, busy *ginnel.DialError)
 	cs.refuse(cs.newSetup(ch, m), failure(busy))
 }
 
-// reader verifies the request of a set-up and fills the set-up in. It gives
-// the Failure to answer with, or nil.
-type reader func(s *setup) *wire.Failure
+// reader verifies the request of a set-up, once. It gives what decides on it, or the
+// Failure to answer with.
+type reader func(s *setup) (decide, *wire.Failure)
+
+// decide fills the set-up in, out of what the store says now, or gives why there is
+// to be none. It may be asked again.
+type decide func() *ginnel.DialError
 
 // admit gives a request to the loop, or refuses it. Before its signature is
-// looked at there must be room for it.
+// looked at there must be room for it. What the store seems to forbid is looked at
+// once more when this controller has seen all that was written by then: on a
+// goroutine of its own, since that takes its time.
 func (cs *circuits) admit(s *setup, read reader) {
 	if s.request == 0 {
 		return // a notice: there is nobody to answer
@@ -59,18 +65,38 @@ func (cs *circuits) admit(s *setup, read reader) {
 		cs.refuse(s, failure(busy))
 		return
 	}
-	if refused := read(s); refused != nil {
-		cs.gate.leave(s.from.id())
-		cs.refuse(s, refused)
+	decide, refused := read(s)
+	if refused != nil {
+		cs.leave(s, refused)
+		return
+	}
+	err := decide()
+	if err == nil || err.Code == ginnel.StaleGeneration { // which routers say
+		cs.decided(s, err)
+		return
+	}
+	// The goroutine that verifies counts for running, so it may add to it.
+	cs.c.running.Go(func() { cs.decided(s, cs.c.sure(s.deadline, decide)) })
+}
+
+// decided gives a request that was found good to the loop.
+func (cs *circuits) decided(s *setup, err *ginnel.DialError) {
+	if err != nil {
+		cs.leave(s, failure(err))
 		return
 	}
 	if busy := cs.gate.enterClient(s.decision.client); busy != nil {
-		cs.gate.leave(s.from.id())
-		cs.refuse(s, failure(busy))
+		cs.leave(s, failure(busy))
 		return
 	}
 	s.timing.verified = time.Now()
 	cs.inbox.put(requested{s})
+}
+
+// leave refuses a request that had a place.
+func (cs *circuits) leave(s *setup, f *wire.Failure) {
+	cs.gate.leave(s.from.id())
+	cs.refuse(s, f)
 }
 
 // refuse answers a request that does not become a set-up.
@@ -84,56 +110,58 @@ func (cs *circuits) refuse(s *setup, f *wire.Failure) {
 // readDial reads a dial: who signed it, that the router passes it on as that
 // one's, and that the store lets it be.
 func (cs *circuits) readDial(request *wire.DialRequest) reader {
-	return func(s *setup) *wire.Failure {
+	return func(s *setup) (decide, *wire.Failure) {
 		var d wire.Dial
-		client, refused := cs.verify(s, request.GetDial(), wire.DomainDial, &d, request.GetIdentity())
+		signer, refused := cs.verify(s, request.GetDial(), wire.DomainDial, &d, request.GetIdentity())
 		if refused != nil {
-			return refused
+			return nil, refused
 		}
 		if err := checkDial(&d); err != nil {
-			return failure(err)
+			return nil, failure(err)
 		}
 		s.decision.service = ginnel.ServiceID(d.GetService())
-		r := cs.c.rules()
-		service, err := authorizeDial(r, client, ginnel.ServiceID(d.GetService()), s.from.id())
-		if err == nil && r.quiesced(s.from.id()) {
-			err = ginnel.Errorf(ginnel.EdgeRouterUnavailable, "router %s is quiesced: it takes no new circuits", s.from.id())
-		}
-		if err != nil {
-			return failure(cs.c.refusal(err))
-		}
-		s.decision = decision{
-			network: cs.c.network, circuit: s.decision.circuit, service: service.ID, client: client.ID,
-			dialHash: pki.DialHash(request.GetDial().GetPayload()), revision: r.Revision(),
-			protocol: ginnel.Protocol(d.GetProtocol()), idle: time.Duration(service.IdleTimeout),
-			source: d.GetSource(), destination: d.GetDestination(),
-		}
-		s.service = service
-		s.query = terminator.Query{
-			Strategy: service.Strategy, Instance: d.GetInstance(), Sticky: ginnel.TerminatorID(d.GetSticky()),
-			Protocol: s.decision.protocol,
-		}
 		s.early, s.explain = d.GetEarly(), d.GetExplain()
 		s.deadline = deadline(s.timing.received, d.GetDeadlineMs())
-		return nil
+		return func() *ginnel.DialError {
+			r := cs.c.rules()
+			service, err := authorizeDial(r, signer, ginnel.ServiceID(d.GetService()), s.from.id())
+			if err == nil && r.quiesced(s.from.id()) {
+				err = ginnel.Errorf(ginnel.EdgeRouterUnavailable, "router %s is quiesced: it takes no new circuits", s.from.id())
+			}
+			if err != nil {
+				return err
+			}
+			s.decision = decision{
+				network: cs.c.network, circuit: s.decision.circuit, service: service.ID, client: s.decision.client,
+				dialHash: pki.DialHash(request.GetDial().GetPayload()), revision: r.Revision(),
+				protocol: ginnel.Protocol(d.GetProtocol()), idle: time.Duration(service.IdleTimeout),
+				source: d.GetSource(), destination: d.GetDestination(),
+			}
+			s.service = service
+			s.query = terminator.Query{
+				Strategy: service.Strategy, Instance: d.GetInstance(), Sticky: ginnel.TerminatorID(d.GetSticky()),
+				Protocol: s.decision.protocol,
+			}
+			return nil
+		}, nil
 	}
 }
 
 // verify opens a signed request of a set-up. A router that passes it on as
 // another identity's than the signer's is lying or confused.
-func (cs *circuits) verify(s *setup, signed *wire.Signed, domain string, m addressed, claimed string) (ginnel.Identity, *wire.Failure) {
-	client, refused := cs.c.verifyRequest(signed, domain, s.from.id(), m)
+func (cs *circuits) verify(s *setup, signed *wire.Signed, domain string, m addressed, claimed string) (pki.Signer, *wire.Failure) {
+	signer, refused := cs.c.verifyRequest(signed, domain, s.from.id(), m)
 	if refused != nil {
-		return client, refused
+		return signer, refused
 	}
-	s.decision.client = client.ID
-	if claimed != string(client.ID) {
-		lie := ginnel.Errorf(ginnel.NotAuthenticated, "router %s passes on as identity %q what %s has signed", s.from.id(), claimed, client.ID)
+	s.decision.client = ginnel.IdentityID(signer.Peer.ID)
+	if claimed != signer.Peer.ID {
+		lie := ginnel.Errorf(ginnel.NotAuthenticated, "router %s passes on as identity %q what %s has signed", s.from.id(), claimed, signer.Peer.ID)
 		cs.c.faults.note(s.from.id(), faultClaim, lie)
-		return client, failure(lie)
+		return signer, failure(lie)
 	}
 	s.timing.genuine = time.Now()
-	return client, nil
+	return signer, nil
 }
 
 // checkDial bounds what a dial brings along, since it is passed on in a message
@@ -153,8 +181,13 @@ func checkDial(d *wire.Dial) *ginnel.DialError {
 	return nil
 }
 
-// authorizeDial gives the service, if the identity may dial it over the router.
-func authorizeDial(r rules, client ginnel.Identity, id ginnel.ServiceID, ingress ginnel.RouterID) (ginnel.Service, *ginnel.DialError) {
+// authorizeDial gives the service, if the identity that signed may dial it over the
+// router.
+func authorizeDial(r rules, signer pki.Signer, id ginnel.ServiceID, ingress ginnel.RouterID) (ginnel.Service, *ginnel.DialError) {
+	client, err := known(r.View, signer)
+	if err != nil {
+		return ginnel.Service{}, err
+	}
 	service, ok := r.Services().Get(id)
 	if !ok {
 		return service, ginnel.Errorf(ginnel.InvalidService, "there is no service %q", id)

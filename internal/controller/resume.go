@@ -5,12 +5,10 @@ package controller
 
 import (
 	"slices"
-	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/circuit"
 	"github.com/ginnel/ginnel/internal/pki"
-	"github.com/ginnel/ginnel/internal/store"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -40,37 +38,46 @@ func (cs *circuits) resumeRequest(ch outlet, m *wire.Message) {
 // readResume reads a resume: that the client of a ticket has signed it, and
 // that the store would let it dial again.
 func (cs *circuits) readResume(request *wire.ResumeRequest) reader {
-	return func(s *setup) *wire.Failure {
+	return func(s *setup) (decide, *wire.Failure) {
 		var q wire.Resume
-		client, refused := cs.verify(s, request.GetResume(), wire.DomainResume, &q, request.GetIdentity())
+		signer, refused := cs.verify(s, request.GetResume(), wire.DomainResume, &q, request.GetIdentity())
 		if refused != nil {
-			return cs.behind(q.GetTicket(), refused)
+			return nil, refused
 		}
-		ticket, err := cs.readTicket(q.GetTicket(), client.ID)
+		ticket, err := cs.readTicket(q.GetTicket(), s.decision.client)
 		if err != nil {
-			return failure(err)
+			return nil, failure(err)
 		}
 		s.decision.service, s.decision.circuit = ginnel.ServiceID(ticket.GetService()), ginnel.CircuitID(ticket.GetCircuit())
-		r := cs.c.rules()
-		service, err := authorizeDial(r, client, ginnel.ServiceID(ticket.GetService()), s.from.id())
-		if err != nil {
-			return failure(cs.refusalOf(r, ticket, err))
-		}
-		s.decision = decision{
-			network: cs.c.network, circuit: ginnel.CircuitID(ticket.GetCircuit()),
-			service: service.ID, client: client.ID, dialHash: ticket.GetDialHash(), revision: r.Revision(),
-			protocol: ginnel.Protocol(ticket.GetProtocol()),
-		}
-		rows := cs.underlay.endpoints(s.decision.circuit)
-		end := hostEnd(ticket, rows)
-		if err := checkNumber(rows, q.GetNumber(), end.Router, s.from.id()); err != nil {
-			return failure(err)
-		}
-		s.service = service
-		s.resume = &resumption{number: q.GetNumber(), ticket: q.GetTicket(), end: end}
 		s.deadline = deadline(s.timing.received, q.GetDeadlineMs())
-		return nil
+		return func() *ginnel.DialError { return cs.decideResume(s, signer, &q, ticket) }, nil
 	}
+}
+
+// decideResume fills in the set-up of a resume that was verified.
+func (cs *circuits) decideResume(s *setup, signer pki.Signer, q *wire.Resume, ticket *wire.Ticket) *ginnel.DialError {
+	r := cs.c.rules()
+	service, err := authorizeDial(r, signer, ginnel.ServiceID(ticket.GetService()), s.from.id())
+	if seen := int64(r.Revision()); err != nil && seen < ticket.GetRevision() {
+		err = ginnel.Errorf(ginnel.Busy, "this controller has seen revision %d of the store, the ticket is of %d", seen, ticket.GetRevision())
+		err.RetryAfter = ginnel.Duration(circuit.UnsureRetry)
+	}
+	if err != nil {
+		return err
+	}
+	s.decision = decision{
+		network: cs.c.network, circuit: ginnel.CircuitID(ticket.GetCircuit()),
+		service: service.ID, client: s.decision.client, dialHash: ticket.GetDialHash(), revision: r.Revision(),
+		protocol: ginnel.Protocol(ticket.GetProtocol()),
+	}
+	rows := cs.underlay.endpoints(s.decision.circuit)
+	end := hostEnd(ticket, rows)
+	if err := checkNumber(rows, q.GetNumber(), end.Router, s.from.id()); err != nil {
+		return err
+	}
+	s.service = service
+	s.resume = &resumption{number: q.GetNumber(), ticket: q.GetTicket(), end: end}
+	return nil
 }
 
 // readTicket verifies the ticket of a resume by client.
@@ -87,34 +94,6 @@ func (cs *circuits) readTicket(signed *wire.Signed, client ginnel.IdentityID) (*
 		return nil, ginnel.Errorf(ginnel.NotAuthenticated, "ticket names no circuit")
 	}
 	return ticket, nil
-}
-
-// refusalOf gives err, or BUSY while the ticket was decided on a newer state
-// of the store than this controller has seen.
-func (cs *circuits) refusalOf(r rules, ticket *wire.Ticket, err *ginnel.DialError) *ginnel.DialError {
-	if int64(r.Revision()) >= ticket.GetRevision() {
-		return cs.c.refusal(err)
-	}
-	return older(r.Revision(), ticket)
-}
-
-// behind gives what a resume is refused with, or BUSY: the identity of a ticket
-// that is newer than our state of the store may be one that we do not know yet.
-func (cs *circuits) behind(signed *wire.Signed, refused *wire.Failure) *wire.Failure {
-	if refused.GetAudience() != nil {
-		return refused // signing again helps
-	}
-	ticket, err := pki.ReopenTicket(signed, cs.c.holder.Load().CA)
-	if revision := cs.c.store.View().Revision(); err == nil && int64(revision) < ticket.GetRevision() {
-		return failure(older(revision, ticket))
-	}
-	return refused
-}
-
-func older(seen store.Revision, ticket *wire.Ticket) *ginnel.DialError {
-	busy := ginnel.Errorf(ginnel.Busy, "this controller has seen revision %d of the store, the ticket is of %d", seen, ticket.GetRevision())
-	busy.RetryAfter = ginnel.Duration(time.Second)
-	return busy
 }
 
 // checkNumber refuses a resume that is not newer than the path in use, as the

@@ -4,12 +4,14 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/circuit"
 	"github.com/ginnel/ginnel/internal/core/policy"
 	"github.com/ginnel/ginnel/internal/store"
 )
@@ -86,18 +88,38 @@ func (c *Controller) rules() rules {
 // current reports whether the cache is new enough to refuse out of it.
 func (c *Controller) current() bool { return c.store.Age() < staleAfter }
 
+// sureTime is how long a refusal may wait at most for the cache.
+const sureTime = 2 * time.Second
+
+// sure decides once more when the cache has all that anybody had written by now, so
+// that a refusal does not depend on which controller was asked. BUSY says that it
+// has not, in the time that a caller can spare: another controller may know better.
+func (c *Controller) sure(deadline time.Time, again decide) *ginnel.DialError {
+	ctx, cancel := context.WithTimeout(context.Background(), min(sureTime, time.Until(deadline)/2))
+	defer cancel()
+	if !c.current() || c.store.Sync(ctx) != nil {
+		return c.unsure()
+	}
+	return again()
+}
+
 // refusal gives err, or BUSY in its place while the cache is too old to know:
 // another controller may know better.
 func (c *Controller) refusal(err *ginnel.DialError) *ginnel.DialError {
 	if c.current() {
 		return err
 	}
+	return c.unsure()
+}
+
+// unsure says that another controller may know better.
+func (c *Controller) unsure() *ginnel.DialError {
 	busy := ginnel.Errorf(ginnel.Busy, "%s", c.staleness())
-	busy.RetryAfter = ginnel.Duration(time.Second)
+	busy.RetryAfter = ginnel.Duration(circuit.UnsureRetry)
 	return busy
 }
 
 // staleness says how old the cache is.
 func (c *Controller) staleness() string {
-	return fmt.Sprintf("this controller has not heard of its store for %s", c.store.Age().Round(time.Second))
+	return fmt.Sprintf("this controller may be behind, it has not heard of its store for %s", c.store.Age().Round(time.Second))
 }

@@ -108,7 +108,14 @@ func (s *services) said(id ginnel.RouterID, address string) {
 func (s *services) request(ch *channel, m *wire.Message) {
 	req := m.GetServicesRequest()
 	var q wire.ServiceQuery
-	identity, refused := s.c.verifyRequest(req.GetQuery(), wire.DomainServices, ch.router, &q)
+	signer, refused := s.c.verifyRequest(req.GetQuery(), wire.DomainServices, ch.router, &q)
+	var identity ginnel.Identity
+	if refused == nil {
+		var unknown *ginnel.DialError
+		if identity, unknown = known(s.c.store.View(), signer); unknown != nil {
+			refused = failure(s.c.refusal(unknown))
+		}
+	}
 	if refused != nil {
 		// Who does not hear the answer has no channel any more.
 		_ = ch.conn.Reply(m.GetId(), &wire.Message{Body: &wire.Message_Failure{Failure: refused}})

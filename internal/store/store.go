@@ -37,6 +37,7 @@ type Store struct {
 	view  atomic.Pointer[View]
 	asOf  atomic.Pointer[time.Time] // see Age
 	turns chan struct{}             // held by an Update that starts over
+	heads heads                     // of Sync
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the cache's goroutine has ended
@@ -111,6 +112,22 @@ func (s *Store) WaitFor(ctx context.Context, rev Revision) error {
 			return fmt.Errorf("wait for revision %d: %w", rev, ctx.Err())
 		}
 	}
+}
+
+// Sync returns once View shows all that anybody had written when it was called.
+// However many call at once, the backend is asked one question at a time.
+// ErrUnavailable, ErrClosed, or ctx's error: View may be behind.
+func (s *Store) Sync(ctx context.Context) error {
+	h := s.heads.next(func() head { return s.ask(context.WithoutCancel(ctx)) })
+	select {
+	case <-h.known:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the newest revision: %w", ctx.Err())
+	}
+	if h.err != nil {
+		return fmt.Errorf("ask for the newest revision: %w", h.err)
+	}
+	return s.WaitFor(ctx, h.rev)
 }
 
 // Update runs fn and commits what it wrote, all or nothing, if nothing it read

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -325,4 +327,67 @@ func TestEnrollmentOpens(t *testing.T) {
 	if !e.Opens([]byte("right")) || e.Opens([]byte("wrong")) || (store.Enrollment{}).Opens(nil) {
 		t.Error("an enrollment opens for another secret than its own")
 	}
+}
+
+// Sync waits for what others have written before it was called, also while the
+// answer to an older question is on its way, and says when it cannot know. However
+// many call, one question is asked at a time.
+func TestSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowHead{Backend: mem.New()}
+		st, err := store.New(t.Context(), slow, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := errors.Join(st.Close(), slow.Close()); err != nil {
+				t.Error(err)
+			}
+		}()
+		var callers sync.WaitGroup
+		for i := range 100 {
+			id := fmt.Sprintf("r%d", i)
+			slow.SetFrozen(i%3 == 0) // some are reported late
+			behind(t, slow.Backend, id)
+			callers.Go(func() {
+				if err := st.Sync(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if _, ok := st.View().Routers().Get(ginnel.RouterID(id)); !ok {
+					t.Errorf("%s was written before, and is not seen", id)
+				}
+			})
+			time.Sleep(3 * time.Millisecond)
+		}
+		slow.SetFrozen(false)
+		callers.Wait()
+		if n := slow.most.Load(); n != 1 {
+			t.Errorf("%d questions at once", n)
+		}
+		slow.SetFrozen(true)
+		behind(t, slow.Backend, "late")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := st.Sync(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nothing is reported: %v", err)
+		}
+		slow.SetDown(true)
+		if err := st.Sync(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("without quorum: %v", err)
+		}
+	})
+}
+
+// slowHead takes its time to say what is the newest, and counts who asks at once.
+type slowHead struct {
+	*mem.Backend
+	asking, most atomic.Int32
+}
+
+func (s *slowHead) Head(ctx context.Context) (store.Revision, error) {
+	s.most.Store(max(s.most.Load(), s.asking.Add(1)))
+	defer s.asking.Add(-1)
+	rev, err := s.Backend.Head(ctx)
+	time.Sleep(10 * time.Millisecond) // on its way
+	return rev, err
 }
