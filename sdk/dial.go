@@ -116,7 +116,7 @@ func (c *Client) DialService(ctx context.Context, service ginnel.ServiceID, opts
 		if c.life.Err() != nil {
 			return nil, coded(ginnel.Cancelled, "dial", errClientClosed)
 		}
-		return nil, failureOf(ctx, err)
+		return nil, d.whole(failureOf(ctx, err))
 	}
 	return conn, nil
 }
@@ -139,7 +139,7 @@ type dialing struct {
 	// of them said.
 	blind map[ginnel.ControllerID]bool
 	none  error
-	last  error
+	last  error // what was tried in vain last; another one was asked after it
 }
 
 // atRouter is a controller as reached over an edge router.
@@ -229,6 +229,21 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 			return nil, err
 		}
 	}
+}
+
+// whole gives why a dial failed, and when that is its time, what was heard before: it
+// may have taken that time.
+func (d *dialing) whole(err error) error {
+	late, ok := errors.AsType[*ginnel.DialError](err)
+	if !ok || late.Code != ginnel.DeadlineExceeded || d.last == nil {
+		return err
+	}
+	told := *late
+	told.Message += "; before that: " + d.last.Error()
+	if before, ok := errors.AsType[*ginnel.DialError](d.last); ok && len(told.Attempts) == 0 {
+		told.Attempts = before.Attempts
+	}
+	return &codedError{&told, err}
 }
 
 // wish is for an edge router that may help.

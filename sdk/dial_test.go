@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -343,6 +344,38 @@ func TestBusyIsAskedAgain(t *testing.T) {
 		defer cancel()
 		if _, err := alice.Dial(ctx, "echo"); codeOf(t, err) != ginnel.Busy || ctx.Err() != nil {
 			t.Errorf("got %v, want BUSY before the deadline", err)
+		}
+	})
+}
+
+// A dial whose time ends while one controller does not answer tells what another one
+// has said before: that may be why.
+func TestDeadlineTellsWhatWasHeard(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1")
+		w.also, w.hold = []string{"c2"}, true
+		var said atomic.Int32
+		w.judge = func(d *wire.Dial) *wire.Failure {
+			if said.Add(1) > 1 {
+				return nil
+			}
+			return wire.FailureOf(&ginnel.DialError{
+				Code: ginnel.Busy, Message: "too many dials at " + d.GetAudience().GetController(), RetryAfter: ginnel.Duration(time.Second),
+				Attempts: []ginnel.Attempt{{Terminator: "t1", Path: []ginnel.RouterID{"r1"}, Code: ginnel.RouterErrConnRefused}},
+			})
+		}
+		alice := w.client("alice")
+		_, err := alice.Dial(within10s(t), "echo")
+		d, ok := errors.AsType[*ginnel.DialError](err)
+		if codeOf(t, err) != ginnel.DeadlineExceeded || !ok || !strings.Contains(err.Error(), "BUSY: too many dials at c") || len(d.Attempts) != 1 {
+			t.Errorf("got %v, attempts %v", err, d.Attempts)
+		}
+		if n := said.Load(); n != 2 {
+			t.Errorf("%d dials were heard, want one at each controller", n)
+		}
+		_, err = alice.Dial(within10s(t), "echo")
+		if codeOf(t, err) != ginnel.DeadlineExceeded || strings.Contains(err.Error(), "BUSY") {
+			t.Errorf("got %v, where nobody has said anything", err)
 		}
 	})
 }

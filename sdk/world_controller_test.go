@@ -66,14 +66,14 @@ func (w *world) dial(c *fakeConn, id uint64, s *wire.Signed) {
 		}
 	}
 	w.mu.Unlock()
-	if hold {
-		return
-	}
 	if judge != nil {
 		if f := judge(&d); f != nil {
 			c.refuse(id, f)
 			return
 		}
+	}
+	if hold {
+		return
 	}
 	if terminator == "" {
 		c.refuse(id, fail(ginnel.NoTerminators, "nobody hosts "+d.GetService()))

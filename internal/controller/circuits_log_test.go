@@ -10,6 +10,7 @@ import (
 	"maps"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/wire"
@@ -67,6 +68,48 @@ func TestCircuitLog(t *testing.T) {
 		}
 		if got := w.counted("ginnel_circuit_resumes_total"); !maps.Equal(got, map[string]float64{"OK": 1}) {
 			t.Errorf("resumes by code: %v", got)
+		}
+	})
+}
+
+// The phases of a set-up are measured, each as long as it took, and together they are
+// the time from the request to its answer.
+func TestSetupPhases(t *testing.T) {
+	inCircuitWorld(t, func(t *testing.T, w *circuitWorld) {
+		const ms = time.Millisecond
+		w.nodes["B"].set(after(20*ms, refuse(ginnel.RouterErrResourcesNotAvailable)))
+		w.nodes["D"].set(after(30*ms, agree))
+		w.nodes["C"].set(func(r *fakeRouter, route *wire.Route) {
+			r.connecting(route)
+			after(70*ms, agree)(r, route)
+		})
+		c := w.dial(nil)
+		c.response()
+		w.dial(func(d *wire.Dial) { d.Service = "none" }).failure(ginnel.InvalidService)
+		want := map[string]time.Duration{
+			phaseVerify: 0, phaseQueue: 0, phaseRetry: 20 * ms, phaseDecide: 0, phaseRoute: 30 * ms, phaseConnect: 40 * ms, phaseAnswer: 0,
+		}
+		families, err := w.c.metrics.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := make(map[string]time.Duration)
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				h := m.GetHistogram()
+				seconds := time.Duration(h.GetSampleSum() * float64(time.Second)).Round(ms / 10)
+				switch f.GetName() {
+				case "ginnel_circuit_phase_seconds":
+					took[m.GetLabel()[0].GetValue()] = seconds
+				case "ginnel_circuit_setup_seconds":
+					if seconds != 90*ms || h.GetSampleCount() != 1 {
+						t.Errorf("%d set-ups took %v, want one of 90ms", h.GetSampleCount(), seconds)
+					}
+				}
+			}
+		}
+		if !maps.Equal(took, want) {
+			t.Errorf("phases took %v, want %v", took, want)
 		}
 	})
 }
