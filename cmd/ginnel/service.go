@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
+	"github.com/ginnel/ginnel/internal/intercept"
 )
 
 func newServiceCmd() *cobra.Command {
@@ -68,6 +71,9 @@ func newServiceCreateCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := tellIntercept(cmd, i); err != nil {
+			return err
+		}
 		return said(cmd, made, "service "+made.ID+" created")
 	})
 	return cmd
@@ -120,9 +126,41 @@ func newServiceUpdateCmd() *cobra.Command {
 		if err := c.Services().Update(ctx, args[0], change); err != nil {
 			return err
 		}
+		if err := tellIntercept(cmd, i); err != nil {
+			return err
+		}
 		return said(cmd, api.Created{ID: args[0]}, "service "+args[0]+" updated")
 	})
 	return cmd
+}
+
+// tellIntercept says on standard error which addresses no tunneler takes connections
+// to. They are of use all the same: to programs that ask for them by themselves.
+func tellIntercept(cmd *cobra.Command, i *ginnel.Intercept) error {
+	for _, address := range neverIntercepted(i) {
+		line := fmt.Sprintf("ginnel: %s is not intercepted, only reached through a proxy (--socks) or the SDK: this host, its links and multicast stay as they are\n", address)
+		if err := writeText(cmd.ErrOrStderr(), line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func neverIntercepted(i *ginnel.Intercept) (list []string) {
+	if i == nil {
+		return nil
+	}
+	for _, text := range i.Addresses {
+		prefix, err := netip.ParsePrefix(text)
+		if addr, single := netip.ParseAddr(text); single == nil {
+			addr = addr.Unmap()
+			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err == nil && intercept.Never(prefix) {
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 // parseIntercepts joins the flags into one Intercept. It holds every

@@ -97,10 +97,15 @@ func (t Target) check(pool netip.Prefix) error {
 		return nil
 	case t.Prefix.Overlaps(pool):
 		return fmt.Errorf("overlaps %s, whose addresses stand for names: choose another --range", pool)
-	case t.Prefix.Bits() < widestRoute || slices.ContainsFunc(nobodys, t.Prefix.Overlaps):
+	case Never(t.Prefix):
 		return fmt.Errorf("loopback, link-local IPv6, multicast and prefixes of less than %d bits are not intercepted", widestRoute)
 	}
 	return nil
+}
+
+// Never reports whether addresses are not intercepted, whatever the range.
+func Never(prefix netip.Prefix) bool {
+	return prefix.Bits() < widestRoute || slices.ContainsFunc(nobodys, prefix.Overlaps)
 }
 
 // nobodys are addresses that no service can have.
