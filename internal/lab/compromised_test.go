@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/flow"
 	"github.com/ginnel/ginnel/internal/endpoint"
@@ -36,6 +38,7 @@ type compromised struct {
 
 	mu   sync.Mutex
 	list *wire.Controllers
+	off  time.Duration   // what it adds to the clocks of controllers that it tells
 	up   *transport.Conn // to the real router; the newest
 	down *transport.Conn // to the victim
 	// Mischief; nil: none. toRouter and toVictim change a request on its way, or
@@ -148,7 +151,11 @@ func (c *compromised) now() mischief {
 func (c *compromised) controllers() *wire.Controllers {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.list
+	list := proto.CloneOf(c.list)
+	for _, info := range list.GetControllers() {
+		info.Clock += c.off.Nanoseconds()
+	}
+	return list
 }
 
 func (c *compromised) hears(list *wire.Controllers) {

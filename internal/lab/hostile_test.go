@@ -230,6 +230,31 @@ func TestL49_CompromisedIngress(t *testing.T) {
 	})
 }
 
+// TestL109_ClockIsOff has a client sign by a clock that is two minutes off, since its
+// edge router tells it so: the controller refuses that with the right clock, and the
+// program notices nothing.
+func TestL109_ClockIsOff(t *testing.T) {
+	t.Parallel()
+	inCompromised(t, func(w *world, said *lines) {
+		in := w.compromise("r1", "alice")
+		const refused = "signed for a clock that is 2m"
+		for n, off := range []time.Duration{0, 2 * time.Minute, -2 * time.Minute} {
+			in.mu.Lock()
+			in.off = off
+			in.mu.Unlock()
+			alice := in.client("alice")
+			w.must(w.attempt(alice, "echo"))
+			w.must(alice.Close())
+			if off != 0 {
+				w.eventually(func() error { return said.has("circuit set-up ended", "NOT_AUTHENTICATED", refused) })
+			}
+			if got := len(said.with(refused)); (got == 0) != (off == 0) || got < n {
+				t.Errorf("clock off by %v: refused %d times so far", off, got)
+			}
+		}
+	})
+}
+
 // onHostDials changes what a host is asked.
 func onHostDials(change func(d *wire.HostDial)) mischief {
 	return mischief{toVictim: func(m *wire.Message) *wire.Message {
