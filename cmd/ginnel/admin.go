@@ -62,7 +62,11 @@ func connect(cmd *cobra.Command) (*api.Client, error) {
 	}
 	socket := filepath.Join(where, api.SocketName)
 	if _, err := os.Stat(socket); err != nil {
-		return nil, withHint(fmt.Errorf("no controller runs in %s: %w", where, err), "start it: ginnel controller run --dir "+where)
+		hint := "start it: ginnel controller run --dir " + where
+		if _, _, err := net.SplitHostPort(strings.TrimPrefix(where, "tls:")); err == nil {
+			hint = "a port is asked by --controller https://" + strings.TrimPrefix(where, "tls:")
+		}
+		return nil, withHint(fmt.Errorf("no controller runs in %s: %w", where, err), hint)
 	}
 	return api.NewSocketClient(socket), nil
 }

@@ -171,6 +171,12 @@ func TestRefusedWithoutNetwork(t *testing.T) {
 	p.refused(1, "R holds no router", "router", "run", "--dir", "R")
 	p.refused(2, "no controller named", "service", "list")
 	p.refused(1, "no controller runs in C", "service", "list", "--controller", "C")
+	for _, at := range []string{"127.0.0.1:1", "tls:127.0.0.1:1"} {
+		o := p.refused(1, "no controller runs in "+at, "service", "list", "--controller", at)
+		if hint := fmt.Sprint(o["hints"]); hint != "[a port is asked by --controller https://127.0.0.1:1]" {
+			p.Errorf("hint where a port has no scheme: %s", hint)
+		}
+	}
 	p.refused(2, "want a directory or https://", "service", "list", "--controller", "http://127.0.0.1:1")
 	p.refused(2, "want https://HOST:PORT", "service", "list", "--controller", "https:///x")
 	p.refused(2, "no identity named", "service", "list", "--controller", "https://127.0.0.1:1")
