@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/ginnel/ginnel/internal/core/flow"
 	"github.com/ginnel/ginnel/internal/wire"
@@ -123,6 +124,39 @@ func TestFailedWriteLeavesNothingGathered(t *testing.T) {
 	if len(hop.held) != 0 {
 		t.Errorf("%d frames wait, want none", len(hop.held))
 	}
+}
+
+// A Write that waits for room has nothing more to add to what goes out: what a Read
+// grants meanwhile must not wait for it. The other end may need it to read on.
+func TestL62_WaitingWriteHoldsNoGrantBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, host, hop, step := lazyPair(t)
+		wrote := make(chan struct{})
+		go func() {
+			defer close(wrote)
+			_, _ = client.Write(make([]byte, 1<<20))
+		}()
+		got := make([]byte, 8<<10)
+		for range 1 << 20 / len(got) {
+			synctest.Wait() // it waits for room, or is done
+			if _, err := host.Write(got); err != nil {
+				t.Fatal(err)
+			}
+			step()
+			if _, err := io.ReadFull(client, got); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if n := len(hop.held); n > 0 {
+				t.Fatalf("%d frames wait", n)
+			}
+			step()
+			if _, err := io.ReadFull(host, got); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-wrote
+	})
 }
 
 func TestReadGivesAllRecordsThatHaveCome(t *testing.T) {

@@ -136,7 +136,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 		m, err := s.write(p[n:])
 		s.batch = nil
 		if err != nil || n+m < len(p) {
-			s.flushLocked()
+			s.stopGathering()
 		} else {
 			s.releaseLocked()
 		}
@@ -204,7 +204,7 @@ func (s *Stream) put(slab *flow.Slab, n int, more bool) error {
 		if done {
 			s.releaseLocked()
 		} else {
-			s.flushLocked()
+			s.stopGathering()
 		}
 		s.mu.Unlock()
 		if done || err != nil {
@@ -254,6 +254,12 @@ func (s *Stream) shut() error {
 func (s *Stream) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.stopGathering()
+}
+
+// stopGathering sends what was gathered, before a wait. From now on nothing else, such
+// as the grants of a Read, is kept back for what is written next.
+func (s *Stream) stopGathering() {
 	s.gathers = false
 	s.flushLocked()
 }
@@ -271,7 +277,7 @@ func (s *Stream) waitRoom() error {
 		s.mu.Lock()
 		room, err := s.room()
 		if !room {
-			s.flushLocked()
+			s.stopGathering()
 		}
 		past := s.writeBy.past
 		s.mu.Unlock()
