@@ -54,6 +54,7 @@ type edgeConn struct {
 	peer     string // key in the label table
 	boot     ginnel.BootID
 	port     *port
+	turn     turn // of the connections of the process
 
 	mu   sync.Mutex
 	asks map[uint64]context.CancelFunc // by the SDK's id of the request
@@ -75,16 +76,20 @@ func newEdge(r *Router) *edge {
 // returns when it has ended.
 func (e *edge) serve(ctx context.Context, conn *transport.Conn) {
 	ec, err := e.greet(ctx, conn)
+	if err == nil {
+		err = e.add(ec)
+	}
 	if err != nil {
 		e.r.log.Debug("edge connection refused", "peer", conn.Peer().String(), "err", err)
 		return
 	}
 	log := e.r.log.With("identity", string(ec.identity), "connection", ec.number)
 	log.Info("edge connection up", "process", ec.process)
-	e.add(ec)
+	ec.turn.await(ctx)
 	e.r.circuits.join(label.PeerUp{Peer: ec.peer, Boot: ec.boot, Conn: ec.port.number}, ec.port)
 	err = conn.Run(ctx, ec)
 	e.remove(ec)
+	ec.turn.end()
 	log.Info("edge connection down", "err", err)
 }
 
@@ -94,7 +99,7 @@ func (e *edge) greet(ctx context.Context, conn *transport.Conn) (*edgeConn, erro
 		e: e, conn: conn, number: e.registry.Next(), identity: ginnel.IdentityID(conn.Peer().ID),
 		asks: make(map[uint64]context.CancelFunc),
 	}
-	ec.port = &port{number: e.r.nextNumber(), conn: conn}
+	ec.port, ec.turn = &port{number: e.r.nextNumber(), conn: conn}, newTurn()
 	conn.SetProbing(transport.Probing{Controllers: e.r.controllers})
 	own := &wire.Hello{Network: string(e.r.netID), Boot: string(e.r.boot), Connection: ec.number}
 	_, err := conn.Handshake(ctx, transport.Greeting{
@@ -127,14 +132,23 @@ func identityOf(peer string) string {
 	return identity
 }
 
-// add makes ec known and reports it.
-func (e *edge) add(ec *edgeConn) {
+// add makes ec known and reports it. An error says that it has ended: another one of
+// its process may be known already.
+func (e *edge) add(ec *edgeConn) error {
 	e.mu.Lock()
+	if err := ec.conn.Err(); err != nil {
+		e.mu.Unlock()
+		return err
+	}
+	if before := e.byPeer[ec.peer]; before != nil {
+		ec.turn.after = before.turn.over
+	}
 	e.byPeer[ec.peer] = ec
 	e.byNumber[ec.number] = ec
 	e.mu.Unlock()
 	e.r.report.edge(ec.state())
 	e.r.changes.happened()
+	return nil
 }
 
 func (ec *edgeConn) state() *wire.EdgeState {

@@ -384,6 +384,41 @@ func TestEdgeConnection(t *testing.T) {
 	})
 }
 
+// A connection is read once the one before has been read to its end, and one that has
+// ended takes nobody's place: rows would be bound to it for good.
+func TestL65_ConnectionsOfANeighbourTakeTurns(t *testing.T) {
+	inWorld(t, func(w *world) {
+		f := newFabric(w, [2]string{"r1", "r2"})
+		r1 := f.routers["r1"]
+		p := f.program("alice", "r1")
+		w.pass(time.Millisecond)
+		ended, endedLink := r1.edge.of("alice")[0], r1.links.get(r1r2)
+		p.conn.Close(nil)
+		w.net.Cut("r1", "r2")
+		w.pass(time.Millisecond)
+		before := &edgeConn{peer: ended.peer, turn: newTurn()}
+		r1.edge.mu.Lock()
+		r1.edge.byPeer[before.peer] = before
+		r1.edge.mu.Unlock()
+		p.connect("r1")
+		a := p.ask("c-1", "router", "r1", "web-1", "r1")
+		w.pass(100 * time.Millisecond)
+		if f.find("r1", func(m *wire.Message) bool { return m.GetDialRequest() != nil }) != nil {
+			t.Error("a connection was read before its turn")
+		}
+		before.turn.end()
+		a.arrived(f, "r1", "alice")
+		w.until(r1, 10*time.Second, "linked", measured)
+		now, nowLink := r1.edge.of("alice")[0], r1.links.get(r1r2)
+		if r1.edge.add(ended) == nil || r1.edge.of("alice")[0] != now {
+			t.Error("an edge connection that has ended took the place of another")
+		}
+		if r1.links.add(endedLink) == nil || r1.links.get(r1r2) != nowLink {
+			t.Error("a link's connection that has ended took the place of another")
+		}
+	})
+}
+
 // Everything that an identity has goes, and nothing of another's.
 func TestRevoke(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -4,6 +4,7 @@
 package router
 
 import (
+	"context"
 	"time"
 
 	"github.com/ginnel/ginnel"
@@ -24,6 +25,7 @@ type link struct {
 	connection uint64 // the deciding end's number of it
 
 	port *port // of circuits
+	turn turn  // of the connections of the link
 
 	state *wire.LinkState // under links.mu; replaced, never changed
 
@@ -37,7 +39,7 @@ func newLink(ls *links, conn *transport.Conn, id ginnel.LinkID, a transport.Acce
 		ls: ls, id: id, conn: conn, number: ls.r.nextNumber(), connection: a.Connection,
 		peer: ginnel.RouterID(conn.Peer().ID), peerBoot: ginnel.BootID(a.Hello.GetBoot()),
 	}
-	l.port = &port{number: l.number, conn: conn}
+	l.port, l.turn = &port{number: l.number, conn: conn}, newTurn()
 	l.state = &wire.LinkState{Id: string(id), Peer: string(l.peer), PeerBoot: string(l.peerBoot)}
 	conn.SetProbing(transport.Probing{RTT: l.sample})
 	return l
@@ -62,3 +64,27 @@ func (l *link) Frame(b *transport.Batch, h wire.Header, frame []byte) error {
 
 // Message takes nothing: routers have nothing to say to each other but frames.
 func (l *link) Message(*wire.Message) error { return nil }
+
+// turn puts the connections of one neighbour in order, at most one of which is not
+// closed: the next is read once the one before has been read to its end and rows were
+// told of both. Else a frame of before could still come after what came later, and
+// rows be bound to what has ended.
+type turn struct {
+	after <-chan struct{} // over of the one before; nil: there is none
+	over  chan struct{}
+}
+
+func newTurn() turn { return turn{over: make(chan struct{})} }
+
+// await waits for the one before.
+func (t turn) await(ctx context.Context) {
+	if t.after == nil {
+		return
+	}
+	select {
+	case <-t.after:
+	case <-ctx.Done():
+	}
+}
+
+func (t turn) end() { close(t.over) }

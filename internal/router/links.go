@@ -268,14 +268,20 @@ func (ls *links) greet(ctx context.Context, conn *transport.Conn, id ginnel.Link
 	return l, ls.add(l)
 }
 
-// add makes l the connection of its link.
+// add makes l the connection of its link, unless it has ended: then another one may be
+// that already.
 func (ls *links) add(l *link) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	t := ls.targets[l.id]
 	if t == nil {
 		l.conn.Close(errUnlinked)
-		return l.conn.Err()
+	}
+	if err := l.conn.Err(); err != nil {
+		return err
+	}
+	if before := ls.up[l.id]; before != nil {
+		l.turn.after = before.turn.over
 	}
 	ls.up[l.id] = l
 	ls.reportLocked(l, func(s *wire.LinkState) { s.Up, s.StaticCost = true, t.GetStaticCost() })
@@ -288,10 +294,12 @@ func (ls *links) serve(ctx context.Context, l *link) {
 	log := ls.r.log.With("link_id", string(l.id), "connection", l.connection)
 	log.Info("link up", "peer_boot", string(l.peerBoot))
 	ls.began(l)
+	l.turn.await(ctx)
 	ls.r.circuits.linkUp(l)
 	err := l.conn.Run(ctx, l)
 	ls.gone(l)
 	ls.r.circuits.linkGone(l)
+	l.turn.end()
 	log.Info("link down", "err", err)
 }
 

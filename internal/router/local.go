@@ -107,6 +107,14 @@ func (h *hosted) lost(r *row) {
 	}
 }
 
+// rowReset ends the circuit of a row, unless that goes by another path: of two that
+// controllers have found for it one is taken back, before anybody has used it.
+func (h *hosted) rowReset(r *row, code ginnel.Code, text string) {
+	if s := h.stream.Load(); s == nil || s.Generation() == r.generation {
+		h.reset(code, text)
+	}
+}
+
 // reset ends the circuit; its client hears why.
 func (h *hosted) reset(code ginnel.Code, text string) {
 	h.mu.Lock()

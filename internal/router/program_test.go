@@ -262,8 +262,15 @@ func (f *fabric) reply(router string, request uint64, d *wire.DialResponse) {
 	}
 }
 
-// resume gives the circuit another path, as a controller that was asked would.
-func (k *call) resume(routers ...string) error {
+// resuming is a Resume between request and answer.
+type resuming struct {
+	generation uint32
+	request    uint64 // of the router, at the controller
+	answer     chan *wire.Message
+}
+
+// route asks for another path and sets it up, as a controller would, but for the answer.
+func (k *call) route(routers ...string) (resuming, error) {
 	f := k.p.f
 	f.w.t.Helper()
 	k.resumes++
@@ -273,24 +280,32 @@ func (k *call) resume(routers ...string) error {
 	if err != nil {
 		f.w.t.Fatal(err)
 	}
-	answer := make(chan *wire.Message, 1)
+	r := resuming{generation: 256*k.resumes + 1, answer: make(chan *wire.Message, 1)}
 	f.w.wg.Go(func() {
 		if m, err := k.p.conn.Request(f.w.ctx, &wire.Message{Body: &wire.Message_ResumeRequest{ResumeRequest: &wire.ResumeRequest{Resume: signed}}}); err == nil {
-			answer <- m
+			r.answer <- m
 		}
 	})
-	m := f.next(routers[0], "a resume", func(m *wire.Message) bool { return m.GetResumeRequest() != nil })
-	generation := 256*k.resumes + 1
-	if _, err := f.set(route{circuit: k.circuit, generation: generation, routers: routers, request: m.GetId(), egress: &wire.Egress{
+	r.request = f.next(routers[0], "a resume", func(m *wire.Message) bool { return m.GetResumeRequest() != nil }).GetId()
+	_, err = f.set(route{circuit: k.circuit, generation: r.generation, routers: routers, request: r.request, egress: &wire.Egress{
 		Terminator: "web-1", Service: "web", Ticket: k.ticket, Resume: true, ConnectMs: 1000,
-	}}); err != nil {
+	}})
+	return r, err
+}
+
+// resume gives the circuit another path.
+func (k *call) resume(routers ...string) error {
+	f := k.p.f
+	f.w.t.Helper()
+	r, err := k.route(routers...)
+	if err != nil {
 		return err
 	}
-	f.reply(routers[0], m.GetId(), &wire.DialResponse{Circuit: k.circuit, Generation: generation, Ticket: k.ticket})
-	resp := (<-answer).GetDialResponse()
-	k.generation, k.send, k.arrive = generation, resp.GetSendLabel(), resp.GetArriveLabel()
-	k.p.row(k.arrive, generation, k.conn.Stream())
-	return k.conn.Stream().NewPath(generation, newProgramHop(k.send, k.p))
+	f.reply(routers[0], r.request, &wire.DialResponse{Circuit: k.circuit, Generation: r.generation, Ticket: k.ticket})
+	resp := (<-r.answer).GetDialResponse()
+	k.generation, k.send, k.arrive = r.generation, resp.GetSendLabel(), resp.GetArriveLabel()
+	k.p.row(k.arrive, r.generation, k.conn.Stream())
+	return k.conn.Stream().NewPath(r.generation, newProgramHop(k.send, k.p))
 }
 
 // exchange writes data, ends the stream, and reads to the other end's.

@@ -116,7 +116,7 @@ func (r *row) take(i int, p *port, b *transport.Batch, h wire.Header, frame []by
 // reset ends the circuit at this router and tells both ends why.
 func (r *row) reset(now time.Time, b *transport.Batch, code ginnel.Code, text string) {
 	if r.host != nil {
-		r.host.reset(code, text)
+		r.host.rowReset(r, code, text)
 		return
 	}
 	if r.over.Swap(true) {

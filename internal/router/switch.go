@@ -112,6 +112,9 @@ type (
 	// opened and closed are of ctrl channels.
 	opened struct{ ch *ctrlChannel }
 	closed struct{ ch *ctrlChannel }
+	// checked is a row of which the table asks when it last saw a frame. It is looked
+	// at when the table hears: a frame that came meanwhile counts.
+	checked struct{ row *row }
 	// firstFrame says that a row is in use.
 	firstFrame struct{ row *row }
 	// rowOver says that a row's circuit has ended.
@@ -132,6 +135,7 @@ func (joined) isCircuitEvent()     {}
 func (parted) isCircuitEvent()     {}
 func (opened) isCircuitEvent()     {}
 func (closed) isCircuitEvent()     {}
+func (checked) isCircuitEvent()    {}
 func (firstFrame) isCircuitEvent() {}
 func (rowOver) isCircuitEvent()    {}
 func (rowDone) isCircuitEvent()    {}
@@ -232,6 +236,8 @@ func (c *circuits) handle(ev event) {
 	case closed:
 		c.step(label.ChannelDown{Channel: ev.ch.number})
 		delete(c.chans, ev.ch.number)
+	case checked:
+		c.step(label.Seen{Row: ev.row.id, Last: ev.row.lastSeen()})
 	case firstFrame:
 		if !ev.row.cleared {
 			c.endpoints.used(ev.row)

@@ -37,7 +37,7 @@ func (c *circuits) perform(now time.Time, a label.Action) {
 		}
 	case label.Check:
 		if r := c.byID[a.Row]; r != nil {
-			c.post(stepped{label.Seen{Row: a.Row, Last: r.lastSeen()}})
+			c.post(checked{r})
 		}
 	case label.Clear:
 		if r := c.byID[a.Row]; r != nil {

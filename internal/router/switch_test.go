@@ -12,6 +12,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/core/flow"
+	"github.com/ginnel/ginnel/internal/wire"
 )
 
 // A circuit over three routers carries bytes both ways, and leaves nothing behind.
@@ -203,6 +204,39 @@ func TestUnrouteWithCode(t *testing.T) {
 			t.Errorf("%d rows at the egress", n)
 		}
 	})
+}
+
+// A path that is taken back before its client heard of it, whoever takes it back, is
+// not the circuit's: that goes on by the one it has.
+func TestL65_PathTakenBackLeavesTheCircuit(t *testing.T) {
+	for name, takeBack := range map[string]func(*fabric, *call, resuming){
+		"by the client": func(_ *fabric, k *call, _ resuming) {
+			for id := range uint64(9) {
+				_ = k.p.conn.Notify(&wire.Message{Body: &wire.Message_Cancel{Cancel: &wire.Cancel{Request: id + 1}}})
+			}
+		},
+		"by the controller": func(f *fabric, _ *call, r resuming) { f.unroute("c-1", r.generation, ginnel.Cancelled, "r1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				f := newFabric(w)
+				f.server(echo)
+				k := f.program("alice", "r1").dial("c-1", "r1")
+				r, err := k.route("r1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				takeBack(f, k, r)
+				w.pass(100 * time.Millisecond)
+				if n := f.routers["r1"].Status().Circuits; n != 1 {
+					t.Errorf("%d rows", n)
+				}
+				data := blob(1 << 20)
+				sum, failed := k.exchange(data)
+				f.wantSum(data, sum, failed, 10*time.Second)
+			})
+		})
+	}
 }
 
 // A link over which no row can go is named, and the labels are not lost.
