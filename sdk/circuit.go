@@ -58,17 +58,19 @@ func (x *circuit) take(e *edge, generation, arrive, send uint32) (r *row, h *hop
 	return r, e.hop(r), lost
 }
 
-// settle is called when a stream has been given the path of r: what came for
-// the row before is handed over, and rows that neither carry the stream nor
-// may do so next go.
-func (x *circuit) settle(r *row, lost bool) {
-	if lost {
+// settle is called when a stream has been given the path of r by h: what came for
+// the row before is handed over, and rows that neither carry the stream nor may do
+// so next go. lost says that the connection was gone before; one that went since
+// may have told a stream that did not have the path yet.
+func (x *circuit) settle(r *row, h *hop, lost bool) {
+	if e := r.at(); lost || e != h.edge || e.isGone() {
 		x.stream.ConnLost(r.generation)
 	} else {
-		r.at().claim(r)
+		e.claim(r)
 	}
 	current := x.stream.Generation()
-	x.drop(func(other *row) bool { return other.generation != current && other != r })
+	newest := max(current, r.generation) // a newer one has yet to be settled
+	x.drop(func(other *row) bool { return other.generation != current && other.generation < newest })
 }
 
 // at gives the connection of the row.

@@ -398,7 +398,7 @@ func (d *dialing) up(ctx context.Context, e *edge, resp *wire.DialResponse, tick
 	r, h, lost := x.take(e, resp.GetGeneration(), resp.GetArriveLabel(), resp.GetSendLabel())
 	// The handshake waits for the host: a path that is gone by now must be known
 	// as soon as the stream has it, which is when it sends for the first time.
-	h.first = sync.OnceFunc(func() { d.c.spawn(func() { x.settle(r, lost) }) })
+	h.first = sync.OnceFunc(func() { d.c.spawn(func() { x.settle(r, h, lost) }) })
 	end, err := d.client.Up(ctx, resp.GetGeneration(), h, resp.GetEarly())
 	if err != nil {
 		x.ended()

@@ -415,7 +415,7 @@ func (s *hosted) end(in Incoming) (*Conn, []byte, error) {
 		x.ended()
 		return nil, nil, err
 	}
-	x.settle(r, lost)
+	x.settle(r, h, lost)
 	return &Conn{end: end, circuit: x, incoming: in}, flight, nil
 }
 

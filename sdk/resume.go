@@ -210,7 +210,7 @@ func (x *circuit) newPath(e *edge, generation, arrive, send uint32) error {
 		x.drop(func(other *row) bool { return other == r })
 		return err
 	}
-	x.settle(r, lost)
+	x.settle(r, h, lost)
 	return nil
 }
 

@@ -8,11 +8,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ginnel/ginnel"
+	"github.com/ginnel/ginnel/internal/core/flow"
 	"github.com/ginnel/ginnel/internal/wire"
 )
 
@@ -224,6 +226,67 @@ func TestNothingIsLeftOfEndedCircuits(t *testing.T) {
 			if used := int64(256<<20) - c.budget.Left(); used != 0 {
 				t.Errorf("%s: %d bytes of the budget are taken", c.self, used)
 			}
+		}
+	})
+}
+
+// A connection that goes while a path over it is being taken up takes the path with it,
+// and the stream knows at once.
+func TestL65_PathLostWhileItIsTakenUp(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1", "r2")
+		echo(t, w.client("bob"), "echo", ListenOptions{})
+		alice := w.client("alice")
+		conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := conn.circuit
+		talk(t, conn, func() {
+			taken := x.stream.Generation() + 256
+			e := x.edgeOf(x.stream.Generation())
+			r, h, lost := x.take(e, taken, 1<<30, 1<<30)
+			e.conn.Close(nil)
+			<-e.finished
+			synctest.Wait()
+			if err := x.stream.NewPath(taken, h); err != nil {
+				t.Fatal(err)
+			}
+			x.settle(r, h, lost)
+			pass(time.Second)
+			if x.stream.Generation() <= taken {
+				t.Error("the circuit waits for a path that is gone")
+			}
+		})
+	})
+}
+
+// Of two paths that come at once the newer one stays, whichever is settled last.
+func TestL65_NewerPathStaysWhenAnOlderOneIsSettled(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1")
+		bob := w.client("bob")
+		echo(t, bob, "echo", ListenOptions{})
+		conn, err := w.client("alice").DialService(t.Context(), "echo", DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := bob.circuits.get(conn.Circuit(), flow.Host)
+		current := x.stream.Generation()
+		e := x.edgeOf(current)
+		older, h1, _ := x.take(e, current+256, 1<<30, 1<<30)
+		newer, h2, _ := x.take(e, current+512, 1<<30+1, 1<<30+1)
+		for generation, h := range map[uint32]*hop{older.generation: h1, newer.generation: h2} {
+			_ = x.stream.NewPath(generation, h) // the older one may be stale
+		}
+		x.settle(newer, h2, false)
+		x.settle(older, h1, false)
+		var left []uint32
+		for _, r := range x.rows {
+			left = append(left, r.generation)
+		}
+		if !slices.Equal(left, []uint32{current, newer.generation}) {
+			t.Errorf("paths %d are left", left)
 		}
 	})
 }
