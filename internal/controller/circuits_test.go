@@ -81,7 +81,7 @@ func (w *circuitWorld) wantIdle() {
 	w.t.Helper()
 	synctest.Wait()
 	cs := w.cs
-	if n := len(cs.setups) + len(cs.requests) + len(cs.deadlines) + len(cs.inFlight.at) + cs.gate.len() + len(cs.gate.of); n != 0 {
+	if n := len(cs.setups) + len(cs.requests) + len(cs.deadlines) + len(cs.inFlight.at) + cs.gate.len() + len(cs.gate.of) + len(cs.gate.ofClient); n != 0 {
 		w.t.Errorf("left over: set-ups %v, requests %v, in flight %v, gate %d", cs.setups, cs.requests, cs.inFlight.at, cs.gate.len())
 	}
 }

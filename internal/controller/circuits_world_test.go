@@ -37,6 +37,8 @@ type circuitWorld struct {
 	cs  *circuits
 	ids map[string]*pki.Credential // of identities
 
+	backend *mem.Backend
+
 	mu         sync.Mutex
 	snapshot   *path.Snapshot
 	crossing   *path.Snapshot
@@ -77,12 +79,12 @@ func newCircuitWorld(t testing.TB) *circuitWorld {
 	if w.ca, err = pki.NewCA("acme", time.Now().AddDate(-1, 0, 0)); err != nil {
 		t.Fatal(err)
 	}
-	backend := mem.New()
-	st, err := store.New(t.Context(), backend, store.Options{})
+	w.backend = mem.New()
+	st, err := store.New(t.Context(), w.backend, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { st.Close(); backend.Close() })
+	t.Cleanup(func() { st.Close(); w.backend.Close() })
 	w.c = &Controller{
 		started: time.Now(),
 		id:      "ctrl1", boot: "boot1", network: "acme", ca: w.ca, store: st, log: slog.New(slog.DiscardHandler),

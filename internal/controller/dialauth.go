@@ -66,8 +66,14 @@ func (cs *circuits) admit(s *setup, read reader) {
 		return
 	}
 	decide, refused := read(s)
+	if refused == nil {
+		if busy := cs.gate.enterClient(s.decision.client); busy != nil {
+			refused = failure(busy)
+		}
+	}
 	if refused != nil {
-		cs.leave(s, refused)
+		cs.gate.leave(s.from.id())
+		cs.refuse(s, refused)
 		return
 	}
 	err := decide()
@@ -82,21 +88,13 @@ func (cs *circuits) admit(s *setup, read reader) {
 // decided gives a request that was found good to the loop.
 func (cs *circuits) decided(s *setup, err *ginnel.DialError) {
 	if err != nil {
-		cs.leave(s, failure(err))
-		return
-	}
-	if busy := cs.gate.enterClient(s.decision.client); busy != nil {
-		cs.leave(s, failure(busy))
+		cs.gate.leave(s.from.id())
+		cs.gate.leaveClient(s.decision.client)
+		cs.refuse(s, failure(err))
 		return
 	}
 	s.timing.verified = time.Now()
 	cs.inbox.put(requested{s})
-}
-
-// leave refuses a request that had a place.
-func (cs *circuits) leave(s *setup, f *wire.Failure) {
-	cs.gate.leave(s.from.id())
-	cs.refuse(s, f)
 }
 
 // refuse answers a request that does not become a set-up.

@@ -194,6 +194,57 @@ func TestL109_ReplayLater(t *testing.T) {
 	})
 }
 
+// While the controller is behind its store, what it would refuse waits for the store,
+// BUSY in the end. One identity that asks for it without end has its own places only,
+// and gets them back.
+func TestRefusalsWaitForTheStore(t *testing.T) {
+	inCircuitWorld(t, func(t *testing.T, w *circuitWorld) {
+		w.backend.SetFrozen(true)
+		if _, ok, err := w.backend.Commit(t.Context(), nil, []store.Write{{Key: "/ginnel/1/service/new", Value: []byte(`{"id":"new"}`)}}); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		ask := func(who, service string) *call {
+			return w.request(who, w.nodes["A"], w.sign(who, wire.DomainDial, &wire.Dial{
+				Network: "acme", Service: service, Router: "A", Audience: w.audience(), DeadlineMs: 10_000,
+			}))
+		}
+		var crowd []*call
+		for range 2 * maxSetupsPerIdentity {
+			crowd = append(crowd, ask("mallory", "web"))
+		}
+		waiting := func() (n int) {
+			synctest.Wait()
+			w.nodes["A"].mu.Lock()
+			defer w.nodes["A"].mu.Unlock()
+			for _, c := range crowd {
+				if w.nodes["A"].answers[c.id] == nil {
+					n++
+				}
+			}
+			return n
+		}
+		if n := waiting(); n != maxSetupsPerIdentity {
+			t.Errorf("%d wait, want %d", n, maxSetupsPerIdentity)
+		}
+		ask("alice", "web").response()
+		soon, late := ask("alice", "new"), ask("alice", "none")
+		time.Sleep(sureTime)
+		for _, c := range append(crowd, soon, late) {
+			c.failure(ginnel.Busy)
+		}
+		soon, late = ask("alice", "new"), ask("alice", "none")
+		time.Sleep(sureTime / 2)
+		w.backend.SetFrozen(false)
+		soon.failure(ginnel.NoTerminators) // it is there, and may be dialed
+		late.failure(ginnel.InvalidService)
+		if took := time.Since(late.started); took != sureTime/2 {
+			t.Errorf("took %v", took)
+		}
+		ask("mallory", "web").failure(ginnel.NotAuthorized)
+		w.wantIdle()
+	})
+}
+
 func TestNoticeGetsNoAnswer(t *testing.T) {
 	inCircuitWorld(t, func(t *testing.T, w *circuitWorld) {
 		w.cs.dialRequest(w.nodes["A"], &wire.Message{Body: &wire.Message_DialRequest{DialRequest: &wire.DialRequest{}}})

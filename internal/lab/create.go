@@ -152,18 +152,30 @@ func (l *Lab) startClients(ctx context.Context) error {
 	return nil
 }
 
+// enrollTries is how often an enrollment is tried on a machine that is too busy for it.
+const enrollTries = 5
+
 func (l *Lab) enroll(ctx context.Context, b api.Backend, i Identity) error {
 	made, err := b.Identities.Create(ctx, api.IdentityCreate{Identity: ginnel.Identity{ID: ginnel.IdentityID(i.Name), Roles: i.Roles}})
 	if err != nil {
 		return err
 	}
-	identity, err := sdk.Enroll(ctx, made.Token)
-	if err != nil {
-		return err
+	for tries := 1; ; tries++ {
+		identity, err := sdk.Enroll(ctx, made.Token)
+		if err == nil {
+			path, err := l.Identity(i.Name)
+			if err != nil {
+				return err
+			}
+			return identity.Save(path)
+		}
+		if tries == enrollTries || ctx.Err() != nil {
+			return err
+		}
+		l.log.Warn("enrollment is tried again", "identity", i.Name, "err", err)
+		// The token may be spent already, by an answer that was lost.
+		if made, err = b.Token(ctx, ginnel.RoleIdentity, i.Name, api.TokenCreate{}); err != nil {
+			return err
+		}
 	}
-	path, err := l.Identity(i.Name)
-	if err != nil {
-		return err
-	}
-	return identity.Save(path)
 }

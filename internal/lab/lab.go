@@ -123,13 +123,17 @@ func (l *Lab) openDir(context.Context) error {
 	return err
 }
 
+// storeTime is how long one call of the store may take: a lab often runs beside what
+// keeps its machine and its disk busy.
+const storeTime = 20 * time.Second
+
 func (l *Lab) openStore(ctx context.Context) (err error) {
 	if l.ca, err = pki.NewCA(ginnel.NetworkID(l.file.Network), time.Now()); err != nil {
 		return err
 	}
 	// A start that is broken off goes on behind our back, and leaves files: it takes
 	// a moment, and ctx counts again after it.
-	if l.backend, err = etcd.Open(context.WithoutCancel(ctx), filepath.Join(l.dir, "store"), etcd.Options{Logger: l.log}); err != nil {
+	if l.backend, err = etcd.Open(context.WithoutCancel(ctx), filepath.Join(l.dir, "store"), etcd.Options{Logger: l.log, Timeout: storeTime}); err != nil {
 		return err
 	}
 	st, err := store.New(ctx, l.backend, store.Options{Logger: l.log})
