@@ -236,3 +236,23 @@ func (s *script) number(text, prefix string) int {
 	}
 	return n
 }
+
+// A stream all of whose bytes have arrived may send whatever the budget is: no frame
+// would come that could wake its writer later.
+func TestExhaustedBudgetLeavesEachStreamOneRecord(t *testing.T) {
+	now := epoch()
+	f, err := New(now, Config{Role: Client, Generation: 1, Budget: NewBudget(SlabSize + InitialWindow)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Next(now) // START
+	for i := range uint64(3) {
+		if !f.Adopt(new(Slab), 100) {
+			t.Fatalf("record %d is refused", i)
+		}
+		if fr, ok := f.Next(now); !ok || fr.Kind != Data {
+			t.Fatalf("got %v", fr.Kind)
+		}
+		f.OnAck(now, 1, 100*(i+1))
+	}
+}

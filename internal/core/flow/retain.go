@@ -62,7 +62,10 @@ func (r *retained) add(p []byte) bool {
 // false: the budget is exhausted, and nothing changes.
 func (r *retained) adopt(slab *Slab, n int) bool {
 	if !r.purse.adopt() {
-		return false
+		r.purse.trim() // a spare one stands for it
+		if !r.purse.adopt() {
+			return false
+		}
 	}
 	r.push(record{slab: slab, pos: HeaderRoom, n: uint16(n)})
 	r.end += uint64(n)
