@@ -41,8 +41,8 @@ func (m *memory) diamond() {
 	m.net.Silence("dark", "r4")
 }
 
-// TestNoRowIsLeft has dials end in every way, over routers and links that come
-// and go: refused, silent, late, given up, reset. When all is over no table of
+// TestNoRowIsLeft has dials end in every way, over routers, links and controllers that
+// come and go: refused, silent, late, given up, reset. When all is over no table of
 // any router holds a row, and no controller counts anything.
 func TestNoRowIsLeft(t *testing.T) {
 	seed := rand.Uint64()
@@ -51,6 +51,7 @@ func TestNoRowIsLeft(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m.diamond()
 		m.controller("c1")
+		m.controller("c2")
 		m.wait(5 * time.Second)
 		alice, bob := m.client("alice"), m.client("bob")
 		l, err := bob.Listen("hosted", sdk.ListenOptions{Connect: whatever(seed)})
@@ -138,7 +139,8 @@ func whatever(seed uint64) func(context.Context, sdk.Incoming) (io.Closer, error
 func (m *memory) fault(rng *rand.Rand) (mend func()) {
 	transit := []string{"r2", "r3"}[rng.IntN(2)]
 	end := []string{"r1", "r4"}[rng.IntN(2)]
-	switch rng.IntN(5) {
+	asked := []string{"c1", "c2"}[rng.IntN(2)]
+	switch rng.IntN(6) {
 	case 0:
 		m.stopRouter(transit)
 		return func() { m.startRouter(transit) }
@@ -149,15 +151,18 @@ func (m *memory) fault(rng *rand.Rand) (mend func()) {
 			m.net.Resume(end, transit)
 		}
 	case 2: // Routes are not heard, or their answers are not
-		from, to := "c1", transit
+		from, to := asked, transit
 		if rng.IntN(2) == 0 {
 			from, to = to, from
 		}
 		m.net.Silence(from, to)
 		return func() { m.net.Resume(from, to) }
 	case 3: // answers come late
-		m.net.SetLatency("c1", end, 700*time.Millisecond)
-		return func() { m.net.SetLatency("c1", end, 0) }
+		m.net.SetLatency(asked, end, 700*time.Millisecond)
+		return func() { m.net.SetLatency(asked, end, 0) }
+	case 4: // in the middle of what it sets up
+		m.stopController(asked)
+		return func() { m.controller(asked) }
 	}
 	return func() {}
 }
