@@ -93,10 +93,16 @@ func (x *circuit) drop(gone func(*row) bool) {
 	})
 }
 
-// connBack tells the stream that the path of r goes on over e.
+// connBack tells the stream that the path of r goes on over e. The router is told of
+// a circuit that ended meanwhile, or it would keep it, and its other end, for long.
 func (x *circuit) connBack(r *row, e *edge) {
 	x.mu.Lock()
-	if x.over || !slices.Contains(x.rows, r) {
+	switch {
+	case x.over:
+		x.mu.Unlock()
+		_ = e.conn.SendFrame(nil, wire.AppendReset(nil, r.send, ginnel.PeerReset, "ended while its connection was lost"))
+		return
+	case !slices.Contains(x.rows, r):
 		x.mu.Unlock()
 		return
 	}

@@ -200,6 +200,38 @@ func TestHintKeepsTheEdgeRouter(t *testing.T) {
 	})
 }
 
+// A circuit that is given up while its edge connection is lost has nobody to tell: the
+// router, which keeps it, hears of it when the connection is back.
+func TestEndedWhileItsConnectionWasLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, "r1")
+		echo(t, w.client("bob"), "echo", ListenOptions{})
+		alice := w.client("alice")
+		pass(6 * time.Second) // so that the loss is no fast failure
+		conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		label := conn.circuit.rows[0].send
+		w.net.Cut("alice", "r1")
+		w.net.Silence("alice", "r1") // the next connection takes a moment
+		pass(time.Second)
+		if !conn.circuit.rows[0].at().isGone() {
+			t.Fatal("the connection is not lost")
+		}
+		_ = conn.Abort()
+		pass(time.Second)
+		w.net.Resume("alice", "r1")
+		pass(5 * time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.strays[label] != wire.Reset {
+			t.Errorf("the router heard %v, want a RESET on label %d", w.strays, label)
+		}
+	})
+}
+
 func TestNothingIsLeftOfEndedCircuits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, "r1")

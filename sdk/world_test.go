@@ -41,7 +41,8 @@ type world struct {
 	routers   map[string]*fakeRouter
 	binds     map[string]fakeBind // by terminator
 	circuits  map[string]*fakeCircuit
-	attached  map[string]string // circuit -> router
+	attached  map[string]string    // circuit -> router
+	strays    map[uint32]wire.Type // the last frame of a label that no row has
 	dials     []*wire.Dial
 	resumes   []*wire.Resume
 	cancelled int
@@ -108,7 +109,7 @@ func newWorld(t *testing.T, routers ...string) *world {
 	w := &world{
 		t: t, net: pipe.New(), ca: ca, boot: "b1",
 		routers: map[string]*fakeRouter{}, binds: map[string]fakeBind{},
-		circuits: map[string]*fakeCircuit{}, attached: map[string]string{},
+		circuits: map[string]*fakeCircuit{}, attached: map[string]string{}, strays: map[uint32]wire.Type{},
 	}
 	w.ctrl = w.issue(ginnel.Peer{Role: ginnel.RoleController, ID: "c1"})
 	for _, id := range routers {
@@ -275,6 +276,9 @@ func (w *world) lost(c *fakeConn) {
 func (c *fakeConn) Frame(_ *transport.Batch, h wire.Header, frame []byte) error {
 	c.r.w.mu.Lock()
 	row := c.rows[h.Label]
+	if row == nil {
+		c.r.w.strays[h.Label] = h.Type
+	}
 	c.r.w.mu.Unlock()
 	if row == nil {
 		return nil
