@@ -59,7 +59,7 @@ var layers = map[string][]string{
 	"internal/record":    {},
 	"internal/socket":    {},
 	"internal/transport": {".", "internal/wire", "internal/pki", "internal/record", "internal/socket"},
-	"internal/splice":    {".", "internal/wire"},
+	"internal/splice":    {".", "internal/wire", "internal/socket"},
 	"internal/health":    {".", "internal/core/terminator"},
 	"internal/datagram":  nouns,
 	"internal/endpoint":  {".", "internal/core/flow", "internal/wire", "internal/pki", "internal/record", "internal/socket"},

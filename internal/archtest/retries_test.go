@@ -16,6 +16,7 @@ import (
 // waits are the files that wait in a loop, outside the dial machine, and for
 // what: each a fixed interval or an instant, never one that grows.
 var waits = map[string]string{
+	"cmd/ginnel/log.go":                   "gathers lines that come together",
 	"internal/bench/controller_load.go":   "the pace of a measurement",
 	"internal/bench/plane.go":             "a fixed time until a controller in memory listens",
 	"internal/controller/channels.go":     "1 s until the store takes a router's listeners",
