@@ -32,7 +32,7 @@ func (c *circuits) setUp(rt *routing, r *row) {
 	}
 	limit := remaining(rt.route.GetEgress().GetConnectMs(), connectTime)
 	ctx, cancel := context.WithTimeout(c.r.ctx, limit)
-	r.cancel = cancel
+	r.role.cancel = cancel
 	sign := time.AfterFunc(signTime, rt.sign)
 	c.r.running.Go(func() {
 		defer cancel()

@@ -39,8 +39,6 @@ type row struct {
 	code atomic.Uint32 // why it was reset; 0: it was not
 
 	// Of the table's goroutine.
-	ask     askKey // of the request that the row is for, at the client's end
-	cancel  func() // ends the set-up at the egress; nil: there is none
 	cleared bool
 }
 
@@ -52,6 +50,9 @@ type rowRole struct {
 	facts  *wire.Ticket // what the ticket says
 	path   []string
 	links  []string
+	// Of the table's goroutine, as in row.
+	ask    askKey // of the request that the row is for, at the client's end
+	cancel func() // ends the set-up at the egress; nil: there is none
 	// hostReset: the host has reset the circuit before its streams had ended.
 	hostReset atomic.Bool
 }
@@ -154,6 +155,13 @@ func (r *row) vanish() {
 	if !r.gone.Swap(true) {
 		r.c.post(stepped{event: label.Ended{Row: r.id}})
 		r.c.post(rowOver{r})
+	}
+}
+
+// endSetUp ends the set-up at the egress, if one is under way.
+func (r *row) endSetUp() {
+	if r.role != nil && r.role.cancel != nil {
+		r.role.cancel()
 	}
 }
 

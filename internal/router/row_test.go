@@ -510,7 +510,7 @@ func TestMemoryOfARow(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	each := int(after.HeapAlloc-before.HeapAlloc) / rows
 	t.Logf("%d bytes for a row", each)
-	if len(kept) != rows || each > 800 {
+	if len(kept) != rows || each > 700 {
 		t.Errorf("%d bytes for each of %d rows", each, len(kept))
 	}
 }

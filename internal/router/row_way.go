@@ -35,8 +35,8 @@ type way struct {
 	credit  flow.Credit
 	line    *flow.Backlog[*held] // nil: nothing has waited yet, as in most rows
 	queue   *transport.Queue     // of out; nil likewise
-	watched *transport.Queue     // the queue that a goroutine watches; nil: none
 	sent    int32                // DATA bytes given to queue and not known to have left it
+	watched bool                 // a goroutine watches queue
 	started bool                 // START has passed
 	ended   bool                 // EOF has passed
 	closed  bool
@@ -76,8 +76,8 @@ func (w *way) forward(now time.Time, b *transport.Batch, frame []byte, n int) {
 	waiting := w.put(b, frame)
 	w.sent += int32(n)
 	w.settle(now, b, waiting)
-	if w.sent > 0 && w.watched != w.queue {
-		w.watched = w.queue
+	if w.sent > 0 && !w.watched {
+		w.watched = true
 		q, limit := w.queue, int(w.sent/2)+1
 		w.row.c.r.running.Go(func() { w.watch(q, limit) })
 	}
@@ -105,7 +105,7 @@ func (w *way) watch(q *transport.Queue, limit int) {
 	for {
 		err := q.Wait(w.row.c.r.ctx, limit)
 		w.mu.Lock()
-		if w.watched != q { // the connection was replaced
+		if w.queue != q { // the connection was replaced
 			w.mu.Unlock()
 			return
 		}
@@ -114,7 +114,7 @@ func (w *way) watch(q *transport.Queue, limit int) {
 			limit = int(w.sent/2) + 1
 		}
 		if err != nil || w.sent == 0 {
-			w.watched = nil
+			w.watched = false
 			w.mu.Unlock()
 			return
 		}
@@ -317,7 +317,7 @@ func (w *way) into(now time.Time, p *port) {
 		return
 	}
 	w.void(now, nil)
-	w.out, w.queue, w.watched = p, nil, nil
+	w.out, w.queue, w.watched = p, nil, false
 	w.credit.Restart()
 }
 
@@ -330,7 +330,7 @@ func (w *way) close(now time.Time) {
 	}
 	w.in = nil // grants nothing any more
 	w.void(now, nil)
-	w.closed, w.watched, w.queue = true, nil, nil
+	w.closed, w.watched, w.queue = true, false, nil
 	w.window.Close()
 }
 

@@ -251,7 +251,7 @@ func (c *circuits) handle(ev event) {
 			c.step(label.Unroute{Circuit: ev.row.circuit, Generation: ev.row.generation})
 		}
 	case setUpOver:
-		if ev.row.cancel = nil; !ev.row.cleared {
+		if ev.row.role.cancel = nil; !ev.row.cleared {
 			c.endpoints.expect(ev.row)
 		}
 	case abandoned:
@@ -281,9 +281,7 @@ func (c *circuits) end() {
 	now := time.Now()
 	for _, r := range c.byID {
 		r.close(now)
-		if r.cancel != nil {
-			r.cancel()
-		}
+		r.endSetUp()
 	}
 	c.mu.Lock()
 	hosts := make([]*hosted, 0, len(c.hosted))

@@ -83,8 +83,8 @@ func (c *circuits) install(now time.Time, a label.Install) {
 	c.byID[a.Row] = r
 	c.rows.Add(1)
 	if in := rt.route.GetIngress(); in != nil {
-		r.ask = askKey{rt.ch.number, in.GetRequest()}
-		c.byAsk[r.ask] = r
+		r.role.ask = askKey{rt.ch.number, in.GetRequest()}
+		c.byAsk[r.role.ask] = r
 	}
 	if r.role != nil {
 		c.mu.Lock()
@@ -159,8 +159,8 @@ func (c *circuits) clear(now time.Time, r *row, unused bool) {
 	r.cleared = true
 	delete(c.byID, r.id)
 	c.rows.Add(-1)
-	if c.byAsk[r.ask] == r {
-		delete(c.byAsk, r.ask)
+	if r.role != nil && c.byAsk[r.role.ask] == r {
+		delete(c.byAsk, r.role.ask)
 	}
 	c.mu.Lock()
 	delete(c.byRoute, routeKey{r.circuit, r.generation})
@@ -172,9 +172,7 @@ func (c *circuits) clear(now time.Time, r *row, unused bool) {
 		}
 	}
 	r.close(now)
-	if r.cancel != nil {
-		r.cancel()
-	}
+	r.endSetUp()
 	c.terms.over(r)
 	c.endpoints.cleared(r, unused)
 	if r.host != nil {

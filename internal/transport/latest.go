@@ -25,7 +25,12 @@ type latest struct {
 	byKey      map[latestKey]*latestFrame
 	head, tail *latestFrame
 	spare      *latestFrame // free list, by next
+	made       int          // frames that are waiting or spare
 }
+
+// keepLatest is how many frames an empty latest keeps for the next ones: what a burst
+// over many circuits has taken goes back.
+const keepLatest = 64
 
 // push puts in a copy of frame and reports false when there are too many.
 func (l *latest) push(h wire.Header, frame []byte) bool {
@@ -40,6 +45,7 @@ func (l *latest) push(h wire.Header, frame []byte) bool {
 			l.spare = f.next
 		} else {
 			f = new(latestFrame)
+			l.made++
 		}
 		if l.byKey == nil {
 			l.byKey = make(map[latestKey]*latestFrame)
@@ -65,6 +71,9 @@ func (l *latest) pop() []byte {
 	delete(l.byKey, f.key)
 	f.next = l.spare
 	l.spare = f
+	if l.head == nil && l.made > keepLatest {
+		*l = latest{}
+	}
 	return f.frame
 }
 

@@ -179,7 +179,7 @@ func TestWindowFollowsRoundTrip(t *testing.T) {
 				f.Consume(c.now, MaxPayload)
 			}
 		}
-		return f.window.size
+		return int(f.window.size)
 	}
 	const product = 50 * MaxPayload // of 50 ms
 	if far, near := grow(50*time.Millisecond), grow(0); far < 2*product || far > 8*product || near > easyWindow {
@@ -266,7 +266,7 @@ func TestWindowDoesNotGrowByItsOwnQueue(t *testing.T) {
 			f.Consume(c.now, MaxPayload)
 		}
 	}
-	if most := 2 << 20; f.window.size > most {
+	if most := 2 << 20; int(f.window.size) > most {
 		t.Errorf("a window of %d bytes, want at most %d", f.window.size, most)
 	}
 }

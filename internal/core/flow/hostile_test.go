@@ -112,7 +112,7 @@ func checkInvariants(t *rapid.T, f *Flow, now time.Time, most, window int) {
 		t.Fatalf("%d bytes sent on credit of %d", f.credit.sent, f.credit.limit)
 	case f.state == closed && (o.purse.out != 0 || f.window.held != 0):
 		t.Fatalf("a closed end holds memory")
-	case f.state != closed && f.window.held < int(f.window.granted-f.window.consumed)+f.window.carry:
+	case f.state != closed && f.window.held < int32(f.window.granted-f.window.consumed)+f.window.carry:
 		t.Fatalf("the budget holds %d for a window of %d", f.window.held, f.window.granted-f.window.consumed)
 	case f.state == silent && !now.Equal(f.spokeAt) && f.spokeAt != epoch():
 		t.Fatal("a silent host spoke")

@@ -39,12 +39,14 @@ type Window struct {
 	received uint64
 	consumed uint64
 	granted  uint64
-	size     int       // what a grant reaches beyond consumed
-	most     int       // bound of size
-	carry    int       // bytes of an earlier count that are not consumed yet
-	held     int       // taken from budget
-	since    time.Time // when size was last looked at, or of the start
-	judged   uint64    // what was consumed then
+	judged   uint64 // what was consumed at since
+	since    int64  // ns since 1970: when size was last looked at, or of the start
+	// In bytes, at most a few MaxWindow. A router has two windows for each row, so
+	// their memory counts.
+	size  int32 // what a grant reaches beyond consumed
+	most  int32 // bound of size
+	carry int32 // of an earlier count that are not consumed yet
+	held  int32 // taken from budget
 }
 
 // Open takes the initial window from the budget; most bounds its growth (0:
@@ -58,7 +60,7 @@ func (w *Window) Open(now time.Time, b *Budget, most int) error {
 	}
 	*w = Window{
 		budget: b, granted: InitialWindow, size: InitialWindow,
-		most: max(most, InitialWindow), held: InitialWindow, since: now,
+		most: int32(max(most, InitialWindow)), held: InitialWindow, since: now.UnixNano(),
 	}
 	return nil
 }
@@ -66,7 +68,7 @@ func (w *Window) Open(now time.Time, b *Budget, most int) error {
 // Close gives everything back to the budget. A closed window may be opened again.
 func (w *Window) Close() {
 	if w.budget != nil {
-		w.budget.Give(w.held)
+		w.budget.Give(int(w.held))
 	}
 	*w = Window{}
 }
@@ -75,9 +77,9 @@ func (w *Window) Close() {
 // Bytes that were received and not consumed stay in the account until Consume
 // has been told of them.
 func (w *Window) Restart(now time.Time) {
-	carry := w.carry + int(w.received-w.consumed)
+	carry := int32(w.Waiting())
 	w.received, w.consumed, w.granted, w.judged = 0, 0, InitialWindow, 0
-	w.size, w.carry, w.since = InitialWindow, carry, now
+	w.size, w.carry, w.since = InitialWindow, carry, now.UnixNano()
 	w.settle()
 }
 
@@ -92,17 +94,17 @@ func (w *Window) Receive(n int) bool {
 }
 
 // Waiting gives the bytes received and not yet consumed.
-func (w *Window) Waiting() int { return w.carry + int(w.received-w.consumed) }
+func (w *Window) Waiting() int { return int(w.carry) + int(w.received-w.consumed) }
 
 // Consume counts n received bytes as passed on, thrown away or read, the oldest
 // first. When send is true, a CREDIT frame with limit is due. rtt is the round
 // trip of this hop; 0 if unknown.
 func (w *Window) Consume(now time.Time, n int, rtt time.Duration) (limit uint64, send bool) {
-	old := min(n, w.carry)
-	w.carry -= old
+	old := min(n, int(w.carry))
+	w.carry -= int32(old)
 	w.consumed += uint64(n - old)
 	open := int(w.granted - w.received)
-	if open >= max(MaxPayload, w.size/2) {
+	if open >= max(MaxPayload, int(w.size)/2) {
 		w.settle()
 		return 0, false
 	}
@@ -131,30 +133,30 @@ func (w *Window) resize(now time.Time, rtt time.Duration) {
 	if w.size < easyWindow {
 		used, limit = 0, max(rtt, easyRound)*3/2
 	}
-	took := now.Sub(w.since)
+	took := time.Duration(now.UnixNano() - w.since)
 	switch {
 	case took >= shrinkAfter:
 		w.size = max(InitialWindow, w.size>>min(took/shrinkAfter, 24))
 	case w.consumed-w.judged < uint64(used):
 		return
 	case took <= limit && w.received-w.consumed <= uint64(w.size/2) && 2*w.size <= w.most:
-		if more := w.size; w.budget.Take(more) {
+		if more := w.size; w.budget.Take(int(more)) {
 			w.held += more
 			w.size *= 2
 		}
 	}
-	w.since, w.judged = now, w.consumed
+	w.since, w.judged = now.UnixNano(), w.consumed
 }
 
 // settle brings what the budget holds in line with what may have to be buffered.
 // Only a restart, where bytes are in memory already, can make it grow.
 func (w *Window) settle() {
-	need := max(w.size, int(w.granted-w.consumed)) + w.carry
+	need := max(w.size, int32(w.granted-w.consumed)) + w.carry
 	switch {
 	case need < w.held:
-		w.budget.Give(w.held - need)
+		w.budget.Give(int(w.held - need))
 	case need > w.held:
-		w.budget.Hold(need - w.held)
+		w.budget.Hold(int(need - w.held))
 	}
 	w.held = need
 }

@@ -7,12 +7,12 @@ import "time"
 
 // attach lists side i of a row at the peer.
 func (p *peer) attach(r *row, i int) {
-	r.ends[i].peer, r.ends[i].pos = p, len(p.sides)
+	r.ends[i].peer, r.ends[i].pos = p, int32(len(p.sides))
 	p.sides = append(p.sides, side{r, i})
 }
 
 // detach takes the side at pos off the list.
-func (p *peer) detach(pos int) {
+func (p *peer) detach(pos int32) {
 	last := len(p.sides) - 1
 	moved := p.sides[last]
 	p.sides[pos] = moved

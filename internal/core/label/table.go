@@ -64,11 +64,11 @@ type row struct {
 
 // end is one side of a row.
 type end struct {
-	kind   Kind
 	peer   *peer // nil: Local
-	pos    int   // in the peer's sides
+	pos    int32 // in the peer's sides
 	arrive Label // 0: Local
 	send   Label
+	kind   Kind
 }
 
 // up reports whether frames can go to this side.
