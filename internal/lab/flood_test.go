@@ -148,12 +148,12 @@ func babble(t *testing.T, hosts map[string]string) {
 // TestL102_EveryListener floods each listener, of routers for ctrl, link, edge and
 // enrollment, of the controller for ctrl, enrollment and the API, with connections
 // that say nothing and with ones that say nonsense: what each source can hold is
-// bounded, memory with it, and everybody else is served on every protocol.
+// bounded, memory with it, and everybody else is served on every protocol. It runs by
+// itself: the heap is that of the whole process.
 func TestL102_EveryListener(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("many addresses on loopback: Linux only")
 	}
-	t.Parallel()
 	w := open(t, flooded, lab.Options{Plain: true})
 	client := w.client("alice")
 	w.dialable(client, "echo")
