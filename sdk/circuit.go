@@ -47,23 +47,23 @@ func (x *circuit) peer() ginnel.Peer {
 }
 
 // take adds the row of a path and gives the path's hop. When the connection is
-// gone already the path begins broken, which lost tells the stream once it is up.
-func (x *circuit) take(e *edge, generation, arrive, send uint32) (r *row, h *hop, lost bool) {
-	r = &row{circuit: x, generation: generation, arrive: arrive, send: send}
+// gone already the path begins broken, which settle tells the stream.
+func (x *circuit) take(e *edge, generation, arrive, send uint32) (*row, *hop) {
+	r := &row{circuit: x, generation: generation, arrive: arrive, send: send}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	lost = !e.add(r)
+	e.add(r)
 	r.edge = e
 	x.rows = append(x.rows, r)
-	return r, e.hop(r), lost
+	return r, e.hop(r)
 }
 
 // settle is called when a stream has been given the path of r by h: what came for
 // the row before is handed over, and rows that neither carry the stream nor may do
-// so next go. lost says that the connection was gone before; one that went since
-// may have told a stream that did not have the path yet.
-func (x *circuit) settle(r *row, h *hop, lost bool) {
-	if e := r.at(); lost || e != h.edge || e.isGone() {
+// so next go. A connection that is gone by now may have told that to a stream that
+// did not have the path yet.
+func (x *circuit) settle(r *row, h *hop) {
+	if e := r.at(); e != h.edge || e.isGone() {
 		x.stream.ConnLost(r.generation)
 	} else {
 		e.claim(r)

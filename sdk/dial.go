@@ -395,10 +395,10 @@ func (d *dialing) up(ctx context.Context, e *edge, resp *wire.DialResponse, tick
 		return nil, coded(ginnel.Cancelled, "circuit "+string(x.id), errClientClosed)
 	}
 	d.circuit = x
-	r, h, lost := x.take(e, resp.GetGeneration(), resp.GetArriveLabel(), resp.GetSendLabel())
+	r, h := x.take(e, resp.GetGeneration(), resp.GetArriveLabel(), resp.GetSendLabel())
 	// The handshake waits for the host: a path that is gone by now must be known
 	// as soon as the stream has it, which is when it sends for the first time.
-	h.first = sync.OnceFunc(func() { d.c.spawn(func() { x.settle(r, h, lost) }) })
+	h.first = sync.OnceFunc(func() { d.c.spawn(func() { x.settle(r, h) }) })
 	end, err := d.client.Up(ctx, resp.GetGeneration(), h, resp.GetEarly())
 	if err != nil {
 		x.ended()

@@ -406,7 +406,7 @@ func (s *hosted) end(in Incoming) (*Conn, []byte, error) {
 		return nil, nil, err
 	}
 	s.circuit = x
-	r, h, lost := x.take(s.e, s.m.GetGeneration(), s.m.GetArriveLabel(), s.m.GetSendLabel())
+	r, h := x.take(s.e, s.m.GetGeneration(), s.m.GetArriveLabel(), s.m.GetSendLabel())
 	end, err := host.Up(s.m.GetGeneration(), h)
 	if errors.Is(err, ginnel.Busy) {
 		err = s.c.full("the host's")
@@ -415,7 +415,7 @@ func (s *hosted) end(in Incoming) (*Conn, []byte, error) {
 		x.ended()
 		return nil, nil, err
 	}
-	x.settle(r, h, lost)
+	x.settle(r, h)
 	return &Conn{end: end, circuit: x, incoming: in}, flight, nil
 }
 

@@ -205,12 +205,12 @@ func (x *circuit) nextResume() uint32 {
 // newPath gives the stream a path. Of two that cross, the lower generation is
 // dropped.
 func (x *circuit) newPath(e *edge, generation, arrive, send uint32) error {
-	r, h, lost := x.take(e, generation, arrive, send)
+	r, h := x.take(e, generation, arrive, send)
 	if err := x.stream.NewPath(generation, h); err != nil {
 		x.drop(func(other *row) bool { return other == r })
 		return err
 	}
-	x.settle(r, h, lost)
+	x.settle(r, h)
 	return nil
 }
 

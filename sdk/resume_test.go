@@ -87,19 +87,26 @@ func TestL64_EdgeRoutersDieUnderACircuit(t *testing.T) {
 	}
 }
 
+// overOneRouter gives a circuit from alice to bob over r1.
+func overOneRouter(t *testing.T) (w *world, alice *Client, conn *Conn) {
+	t.Helper()
+	w = newWorld(t, "r1")
+	echo(t, w.client("bob"), "echo", ListenOptions{})
+	alice = w.client("alice")
+	pass(6 * time.Second) // so that a loss is no fast failure
+	conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return w, alice, conn
+}
+
 // The edge connection comes back to the same life of the router: no controller
 // is needed.
 func TestPathComesBackWithItsConnection(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, "r1")
-		echo(t, w.client("bob"), "echo", ListenOptions{})
-		alice := w.client("alice")
-		pass(6 * time.Second) // so that the loss is no fast failure
-		conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
+		w, alice, conn := overOneRouter(t)
 		x := conn.circuit
 		before := x.rows[0].at()
 		w.net.Cut("alice", "r1")
@@ -204,15 +211,7 @@ func TestHintKeepsTheEdgeRouter(t *testing.T) {
 // router, which keeps it, hears of it when the connection is back.
 func TestEndedWhileItsConnectionWasLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, "r1")
-		echo(t, w.client("bob"), "echo", ListenOptions{})
-		alice := w.client("alice")
-		pass(6 * time.Second) // so that the loss is no fast failure
-		conn, err := alice.DialService(t.Context(), "echo", DialOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
+		w, _, conn := overOneRouter(t)
 		label := conn.circuit.rows[0].send
 		w.net.Cut("alice", "r1")
 		w.net.Silence("alice", "r1") // the next connection takes a moment
@@ -277,14 +276,14 @@ func TestL65_PathLostWhileItIsTakenUp(t *testing.T) {
 		talk(t, conn, func() {
 			taken := x.stream.Generation() + 256
 			e := x.edgeOf(x.stream.Generation())
-			r, h, lost := x.take(e, taken, 1<<30, 1<<30)
+			r, h := x.take(e, taken, 1<<30, 1<<30)
 			e.conn.Close(nil)
 			<-e.finished
 			synctest.Wait()
 			if err := x.stream.NewPath(taken, h); err != nil {
 				t.Fatal(err)
 			}
-			x.settle(r, h, lost)
+			x.settle(r, h)
 			pass(time.Second)
 			if x.stream.Generation() <= taken {
 				t.Error("the circuit waits for a path that is gone")
@@ -306,13 +305,13 @@ func TestL65_NewerPathStaysWhenAnOlderOneIsSettled(t *testing.T) {
 		x := bob.circuits.get(conn.Circuit(), flow.Host)
 		current := x.stream.Generation()
 		e := x.edgeOf(current)
-		older, h1, _ := x.take(e, current+256, 1<<30, 1<<30)
-		newer, h2, _ := x.take(e, current+512, 1<<30+1, 1<<30+1)
+		older, h1 := x.take(e, current+256, 1<<30, 1<<30)
+		newer, h2 := x.take(e, current+512, 1<<30+1, 1<<30+1)
 		for generation, h := range map[uint32]*hop{older.generation: h1, newer.generation: h2} {
 			_ = x.stream.NewPath(generation, h) // the older one may be stale
 		}
-		x.settle(newer, h2, false)
-		x.settle(older, h1, false)
+		x.settle(newer, h2)
+		x.settle(older, h1)
 		var left []uint32
 		for _, r := range x.rows {
 			left = append(left, r.generation)

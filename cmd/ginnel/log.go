@@ -102,7 +102,9 @@ func (w *logWriter) pass() {
 	lines, lost := w.lines, w.lost
 	w.lines, w.lost = nil, 0
 	w.mu.Unlock()
-	_, _ = w.to.Write(lines) // there is nowhere to say that it failed
+	if len(lines) > 0 {
+		_, _ = w.to.Write(lines) // there is nowhere to say that it failed
+	}
 	if lost > 0 {
 		_, _ = fmt.Fprintf(w.to, "ginnel: %d lines of the log are lost: nobody took them\n", lost)
 	}

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/ginnel/ginnel"
 	"github.com/ginnel/ginnel/internal/api"
+	"github.com/ginnel/ginnel/internal/dns"
 	"github.com/ginnel/ginnel/internal/intercept"
 )
 
@@ -151,12 +151,7 @@ func neverIntercepted(i *ginnel.Intercept) (list []string) {
 		return nil
 	}
 	for _, text := range i.Addresses {
-		prefix, err := netip.ParsePrefix(text)
-		if addr, single := netip.ParseAddr(text); single == nil {
-			addr = addr.Unmap()
-			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-		}
-		if err == nil && intercept.Never(prefix) {
+		if prefix, ok := dns.RealAddresses(text); ok && intercept.Never(prefix) {
 			list = append(list, text)
 		}
 	}

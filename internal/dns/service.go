@@ -61,13 +61,20 @@ type pattern struct {
 // nobody means half of all there is.
 const widestPrefix = 8
 
-// parsePattern reads a name, a wildcard "*.NAME", an IP address or a prefix.
-func parsePattern(text string) (pattern, error) {
+// RealAddresses gives what an address of a service means if that is an IP address or a
+// prefix; false: it is a name, or nothing.
+func RealAddresses(text string) (netip.Prefix, bool) {
 	if ip, err := netip.ParseAddr(text); err == nil {
 		ip = ip.Unmap()
-		return pattern{prefix: netip.PrefixFrom(ip, ip.BitLen())}, nil
+		return netip.PrefixFrom(ip, ip.BitLen()), true
 	}
-	if prefix, err := netip.ParsePrefix(text); err == nil {
+	prefix, err := netip.ParsePrefix(text)
+	return prefix, err == nil
+}
+
+// parsePattern reads a name, a wildcard "*.NAME", an IP address or a prefix.
+func parsePattern(text string) (pattern, error) {
+	if prefix, ok := RealAddresses(text); ok {
 		if prefix != prefix.Masked() || prefix.Bits() < widestPrefix || prefix.Addr().Is4In6() {
 			return pattern{}, fmt.Errorf("address %q: want a prefix of at least %d bits without host bits, such as 10.20.0.0/16", text, widestPrefix)
 		}
